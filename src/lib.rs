@@ -1,0 +1,3 @@
+//! onceline: every event, indexed once.
+
+pub mod time;
