@@ -1,3 +1,9 @@
 //! onceline: every event, indexed once.
 
+pub mod ack;
+pub mod batch;
+pub mod field;
+pub mod filter;
+pub mod json;
+pub mod stamp;
 pub mod time;
