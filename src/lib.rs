@@ -5,5 +5,6 @@ pub mod batch;
 pub mod field;
 pub mod filter;
 pub mod json;
+pub mod output;
 pub mod stamp;
 pub mod time;
