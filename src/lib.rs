@@ -2,6 +2,7 @@
 
 pub mod ack;
 pub mod batch;
+pub mod codec;
 pub mod field;
 pub mod filter;
 pub mod json;
