@@ -1,3 +1,5 @@
 //! onceline: every event, indexed once.
 
+pub mod bench;
+pub mod id;
 pub mod time;
