@@ -2,9 +2,11 @@
 
 pub mod ack;
 pub mod batch;
+pub mod bench;
 pub mod codec;
 pub mod field;
 pub mod filter;
+pub mod id;
 pub mod json;
 pub mod output;
 pub mod stamp;
