@@ -1,3 +1,4 @@
 //! onceline: every event, indexed once.
 
+pub mod config;
 pub mod time;
