@@ -4,6 +4,7 @@ pub mod ack;
 pub mod batch;
 pub mod bench;
 pub mod codec;
+pub mod config;
 pub mod field;
 pub mod filter;
 pub mod id;
