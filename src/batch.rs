@@ -75,12 +75,18 @@ pub enum New<'a> {
 }
 
 /// Where a batch's bytes come from, for dead letters and for ids that count repeats.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Source {
     /// `stdin`, or the path of a file.
-    pub name: String,
+    pub name: Arc<str>,
     /// The first bytes of the source, [`HEAD`] of them once it has so many.
     pub head: Arc<[u8]>,
+}
+
+impl Default for Source {
+    fn default() -> Source {
+        Source { name: "".into(), head: Arc::default() }
+    }
 }
 
 /// How much of a source's beginning identifies it.

@@ -8,6 +8,7 @@ pub mod config;
 pub mod field;
 pub mod filter;
 pub mod id;
+pub mod input;
 pub mod json;
 pub mod output;
 pub mod stamp;

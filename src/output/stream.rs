@@ -41,7 +41,8 @@ impl Stream {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let file = File::options().create(true).append(true).open(&path).with_context(|| format!("cannot open {name}"))?;
+        let file =
+            File::options().create(true).append(true).open(&path).with_context(|| format!("cannot open {name}"))?;
         Ok(Stream { form, name, to: Target::File(file) })
     }
 
