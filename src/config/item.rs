@@ -12,6 +12,11 @@ use super::tree::{Kind, Node, Origin, Place, Text};
 use super::units;
 use super::{File, Secret};
 
+const DURATION: &str = "a duration in a string";
+
+/// The longest text from the file that a message repeats; the line is shown anyway.
+const REPEATED_MAX: usize = 40;
+
 #[derive(Clone)]
 pub struct Item<'a> {
     file: &'a File,
@@ -97,7 +102,11 @@ impl<'a> Item<'a> {
         match &self.node.kind {
             Kind::Bad => None,
             Kind::Text(text) if text.variable => {
-                self.fail(format!("`{name}` wants {wanted}, and the text with its variable filled in is none"), ())
+                let help = match text.whole || wanted.contains("string") {
+                    true => Help::default(),
+                    false => "only a `${…}` alone in its string can stand for a number or a boolean".into(),
+                };
+                self.fail(format!("`{name}` wants {wanted}, which its variable does not give"), help)
             }
             kind => self.fail(format!("`{name}` wants {wanted}, found {}", kind.describe()), self.quotes(wanted)),
         }
@@ -113,6 +122,7 @@ impl<'a> Item<'a> {
             Kind::Text(text) if wanted.ends_with(" number") || wanted == "an integer" => {
                 if text.text.parse::<f64>().is_ok() { "write it without quotes".into() } else { ().into() }
             }
+            Kind::Integer(_) if wanted == DURATION => format!("write its unit: \"{written}s\"").into(),
             Kind::Integer(_) | Kind::Float(_) | Kind::Bool(_) | Kind::Datetime(_) if wanted.contains("string") => {
                 format!("put it in quotes: \"{written}\"").into()
             }
@@ -260,8 +270,7 @@ impl<'a> Item<'a> {
     }
 
     pub fn duration(&self, range: impl RangeBounds<Duration>) -> Option<Duration> {
-        const WANTED: &str = "a duration in a string";
-        let text = self.text_or(WANTED)?;
+        let text = self.text_or(DURATION)?;
         let Some(duration) = units::duration(&text) else {
             let help = Help::allowed(["a whole number and one of ms, s, m, h, d, w, as in \"90s\""]);
             return self.fail(format!("`{}` is not a duration", self.name), help);
@@ -313,10 +322,11 @@ impl<'a> Item<'a> {
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         if self.has_variable() {
-            let message = format!("`{}`: its variable gives none of the allowed values", self.name);
+            let message = format!("`{}`: its variable gives none of the allowed", self.name);
             return self.fail(message, Help::allowed(names));
         }
-        self.fail(format!("`{}`: unknown value \"{text}\"", self.name), Help::names(&text, &names))
+        let repeated = if text.chars().count() <= REPEATED_MAX { format!(" \"{text}\"") } else { String::new() };
+        self.fail(format!("`{}`: unknown value{repeated}", self.name), Help::names(&text, &names))
     }
 
     fn has_variable(&self) -> bool {
@@ -331,7 +341,7 @@ impl<'a> Item<'a> {
         };
         if self.has_variable() {
             // The parser's words may quote the text, and that is not to be shown.
-            return self.fail(format!("`{}`: not usable with its variable filled in", self.name), ());
+            return self.fail(format!("`{}`: what its variable gives cannot be used", self.name), ());
         }
         let place = fault.at.and_then(|at| self.within(&text, at)).unwrap_or_else(|| self.place());
         self.fail_place(&place, format!("`{}`: {}", self.name, fault.message), fault.help)
@@ -397,7 +407,9 @@ impl<'a> Item<'a> {
             kind => Some(kind),
         };
         let kind = match kind {
-            Some(Kind::Text(text)) if !text.variable => format!(" ({})", text.text),
+            Some(Kind::Text(text)) if !text.variable && text.text.chars().count() <= REPEATED_MAX => {
+                format!(" ({})", text.text)
+            }
             _ => String::new(),
         };
         let within = if self.label.is_empty() { String::new() } else { format!("{}, ", self.label) };
