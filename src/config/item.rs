@@ -1,7 +1,6 @@
 //! One value of a file, read as whatever is wanted of it. A value that will not do is noted as an error and gives
 //! `None`.
 
-use std::fmt::Display;
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -450,10 +449,13 @@ impl Keyed<'_> {
     }
 
     /// The key in a form of its own, as [`Item::parsed`] reads a value.
-    pub fn parsed_key<T, E: Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+    pub fn parsed_key<T, E: Into<Fault>>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         match parse(self.key) {
             Ok(value) => Some(value),
-            Err(error) => self.fail_key(format!("`{}`: {error}", self.key), ()),
+            Err(fault) => {
+                let fault: Fault = fault.into();
+                self.fail_key(format!("`{}`: {}", self.key, fault.message), fault.help)
+            }
         }
     }
 }

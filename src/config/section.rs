@@ -435,4 +435,25 @@ mod tests {
             });
         }
     }
+
+    #[test]
+    fn components_are_a_list_of_functions() {
+        type Build = fn(&Section<'_>) -> Option<u32>;
+        const KINDS: &[(&str, Build)] = &[("one", |t| t.integer("x", ..).required()), ("two", |_| Some(2))];
+        let text = "[[f]]\ntype = 'two'\n[[f]]\ntype = 'thre'\nx = 1\n[[f]]\ntype = 'one'\ny = 1\n";
+        let expected = [
+            "4:8: f 2 (thre): `type`: unknown value \"thre\"",
+            "6:1: f 3 (one): missing key `x`",
+            "8:1: f 3 (one): unknown key `y`",
+        ];
+        check(text, &expected, |root| {
+            for t in root.tables("f").or_default() {
+                match t.one_of("type", KINDS).required() {
+                    Some(build) => drop(build(&t)),
+                    None => t.skip_rest(),
+                }
+                t.finish();
+            }
+        });
+    }
 }
