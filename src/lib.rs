@@ -1,3 +1,4 @@
 //! onceline: every event, indexed once.
 
+pub mod date;
 pub mod time;
