@@ -1,5 +1,12 @@
 //! onceline: every event, indexed once.
 
+pub mod ack;
+pub mod batch;
 pub mod bench;
+pub mod field;
+pub mod filter;
 pub mod id;
+pub mod json;
+pub mod output;
+pub mod stamp;
 pub mod time;

@@ -94,7 +94,15 @@ impl Time {
     pub fn civil(&self) -> Civil {
         let (year, month, day) = civil_from_days(self.day());
         let of_day = self.secs.rem_euclid(DAY) as u32;
-        Civil { year, month, day, hour: of_day / 3600, minute: of_day / 60 % 60, second: of_day % 60, nanos: self.nanos }
+        Civil {
+            year,
+            month,
+            day,
+            hour: of_day / 3600,
+            minute: of_day / 60 % 60,
+            second: of_day % 60,
+            nanos: self.nanos,
+        }
     }
 
     /// The time of a date and time of day in UTC, if such a date exists.

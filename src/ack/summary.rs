@@ -1,0 +1,69 @@
+//! The counts of a run. They always add up: every event that came in has one fate or is unsettled.
+
+use serde_json::{Map, Value, json};
+
+/// How many events ended in which way, and what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub created: u64,
+    pub updated: u64,
+    pub deleted: u64,
+    pub duplicates: u64,
+    pub stale: u64,
+    pub dropped: u64,
+    pub retries: u64,
+    pub requests: u64,
+    pub bytes_out: u64,
+    /// Events read; no fate.
+    pub events_in: u64,
+}
+
+impl Tally {
+    /// Fates in it (dead letters are counted apart).
+    pub fn fates(&self) -> u64 {
+        self.created + self.updated + self.deleted + self.duplicates + self.stale + self.dropped
+    }
+
+    pub fn add(&mut self, other: &Tally) {
+        self.created += other.created;
+        self.updated += other.updated;
+        self.deleted += other.deleted;
+        self.duplicates += other.duplicates;
+        self.stale += other.stale;
+        self.dropped += other.dropped;
+        self.retries += other.retries;
+        self.requests += other.requests;
+        self.bytes_out += other.bytes_out;
+        self.events_in += other.events_in;
+    }
+}
+
+/// All counts of one pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub tally: Tally,
+    pub dead_lettered: u64,
+}
+
+impl Summary {
+    pub fn add(&mut self, tally: &Tally, letters: u64) {
+        self.tally.add(tally);
+        self.dead_lettered += letters;
+    }
+
+    pub fn unsettled(&self) -> u64 {
+        self.tally.events_in.saturating_sub(self.tally.fates() + self.dead_lettered)
+    }
+
+    pub fn to_json(&self, seconds: f64) -> Map<String, Value> {
+        let t = &self.tally;
+        let object = json!({
+            "events_in": t.events_in, "created": t.created, "updated": t.updated, "deleted": t.deleted,
+            "duplicates": t.duplicates, "stale": t.stale, "dropped": t.dropped,
+            "dead_lettered": self.dead_lettered, "unsettled": self.unsettled(),
+            "retries": t.retries, "requests": t.requests, "bytes_out": t.bytes_out,
+            "seconds": (seconds * 1000.0).round() / 1000.0,
+        });
+        if let Value::Object(map) = object { map } else { Map::new() }
+    }
+}

@@ -1,0 +1,136 @@
+//! References to fields, as users write them: `message`, `[user][id]`, `[@metadata][index]`.
+
+use std::fmt;
+
+/// A parsed reference. `[@metadata]` leads into what travels with an event but is never stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldRef {
+    text: Box<str>,
+    path: Box<[Box<str>]>,
+    metadata: bool,
+}
+
+impl FieldRef {
+    /// Reads a reference: a bare name without brackets, or bracketed names one after another. A bracketed group
+    /// may itself be bracketed (`[a][[b]][c]`), which adds nothing.
+    pub fn parse(text: &str) -> Result<FieldRef, String> {
+        let mut path: Vec<Box<str>> = Vec::new();
+        if !text.contains(['[', ']']) {
+            if text.is_empty() {
+                return Err("a field reference is empty".to_string());
+            }
+            path.push(text.into());
+        } else {
+            bracketed(text, &mut path)?;
+        }
+        let metadata = path[0].as_ref() == "@metadata";
+        if metadata {
+            path.remove(0);
+        }
+        Ok(FieldRef { text: text.into(), path: path.into(), metadata })
+    }
+
+    /// A reference to one top-level field, whatever its name contains.
+    pub fn top(name: &str) -> FieldRef {
+        FieldRef { text: name.into(), path: [name.into()].into(), metadata: name == "@metadata" }
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The names on the way, without `@metadata`; empty for `[@metadata]` itself.
+    pub fn path(&self) -> &[Box<str>] {
+        &self.path
+    }
+
+    pub fn is_metadata(&self) -> bool {
+        self.metadata
+    }
+
+    pub fn is_timestamp(&self) -> bool {
+        !self.metadata && self.path.len() == 1 && self.path[0].as_ref() == "@timestamp"
+    }
+
+    /// The one spelling of this path: every name in brackets.
+    pub fn canonical(&self) -> String {
+        let mut out = String::with_capacity(self.text.len() + 2);
+        if self.metadata {
+            out.push_str("[@metadata]");
+        }
+        for name in &self.path {
+            out.push('[');
+            out.push_str(name);
+            out.push(']');
+        }
+        out
+    }
+}
+
+impl fmt::Display for FieldRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn bracketed(text: &str, path: &mut Vec<Box<str>>) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("field reference `{text}`: {what}"));
+    let mut depth = 0usize;
+    let mut name = String::new();
+    // what a group closed last held, so that `[]` is told from `[[a]]`
+    let mut held = false;
+    for c in text.chars() {
+        match c {
+            '[' if depth > 0 && !name.is_empty() => return wrong("a bracket inside a name"),
+            '[' => {
+                depth += 1;
+                held = false;
+            }
+            ']' if depth == 0 => return wrong("a bracket closes that was not opened"),
+            ']' => {
+                if !name.is_empty() {
+                    path.push(std::mem::take(&mut name).into());
+                    held = true;
+                }
+                if !held {
+                    return wrong("nothing between two brackets");
+                }
+                depth -= 1;
+            }
+            _ if depth == 0 => return wrong("text outside the brackets"),
+            c => name.push(c),
+        }
+    }
+    if depth > 0 || path.is_empty() { wrong("a bracket is not closed") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, want: Option<&[&str]>) {
+        let got = FieldRef::parse(text).ok();
+        let path = got.as_ref().map(|r| r.path().iter().map(AsRef::as_ref).collect::<Vec<&str>>());
+        assert_eq!(path.as_deref(), want, "{text}");
+    }
+
+    #[test]
+    fn references() {
+        check("message", Some(&["message"]));
+        check("a.b", Some(&["a.b"]));
+        check("[a][b]", Some(&["a", "b"]));
+        check("[foo][[bar]][bingo]", Some(&["foo", "bar", "bingo"]));
+        check("[[ok]]", Some(&["ok"]));
+        check("[[a][b]]", Some(&["a", "b"]));
+        check("[a b]", Some(&["a b"]));
+        for bad in ["", "a[b]", "[a", "[a][]", "[", "]", "[]", "[a]b", "[a]]", "[a[b]]"] {
+            check(bad, None);
+        }
+        let meta = FieldRef::parse("[@metadata][x]").unwrap();
+        assert!(meta.is_metadata());
+        assert_eq!(meta.path(), ["x".into()]);
+        assert_eq!(meta.canonical(), "[@metadata][x]");
+        assert_eq!(FieldRef::parse("a").unwrap().canonical(), "[a]");
+    }
+}

@@ -1,0 +1,153 @@
+//! Outputs deliver parcels and tell the fate of every item.
+//!
+//! A [`Parcel`] is what a worker packed from one batch: a body that is ready to send and, for each event, where it
+//! stands in it. Building the body costs as much as all the rest, so it is done on the workers; an output only
+//! does I/O, and cuts a body into pieces by byte ranges when something must be sent again.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::ack::{Acks, Receipt};
+
+/// What the bytes of an item look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An action line and the source, each ended by a line feed: a piece of a `_bulk` body.
+    Bulk(Action),
+    /// The bare id, then the source and a line feed.
+    Rows,
+    /// The source and a line feed.
+    Lines,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Index,
+    Create,
+}
+
+impl Action {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Action::Index => "index",
+            Action::Create => "create",
+        }
+    }
+}
+
+/// One event in a parcel's body: `head_at..source_at` is what stands before the source, `source_at..end` the
+/// source with its line feed.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    pub head_at: u32,
+    pub source_at: u32,
+    pub end: u32,
+    /// Which of the parcel's indices.
+    pub index: u32,
+    /// A hash of the id: equal ids have equal hashes. Zero with ids of the engine's own.
+    pub id_hash: u32,
+    /// Where the record begins in its source.
+    pub offset: u64,
+}
+
+impl Item {
+    pub fn size(&self) -> usize {
+        (self.end - self.head_at) as usize
+    }
+}
+
+/// The deliverable events of one batch, in the order read.
+#[derive(Debug)]
+pub struct Parcel {
+    pub body: Vec<u8>,
+    pub items: Vec<Item>,
+    /// Names of the indices that the items go to.
+    pub indices: Vec<Arc<str>>,
+    /// What the source is called, for dead letters.
+    pub source: Arc<str>,
+    pub receipt: Receipt,
+}
+
+impl Parcel {
+    pub fn bytes(&self, item: &Item) -> &[u8] {
+        &self.body[item.head_at as usize..item.end as usize]
+    }
+
+    pub fn head(&self, item: &Item) -> &[u8] {
+        &self.body[item.head_at as usize..item.source_at as usize]
+    }
+
+    /// The source, without its line feed.
+    pub fn source(&self, item: &Item) -> &[u8] {
+        &self.body[item.source_at as usize..item.end as usize - 1]
+    }
+}
+
+/// Parcels in the order read, although workers finish them in any order.
+pub struct Parcels {
+    slots: mpsc::Receiver<oneshot::Receiver<Parcel>>,
+}
+
+/// The place of a parcel in the order read, taken before the work on it begins. Dropped unused, it is passed over.
+pub type Slot = oneshot::Sender<Parcel>;
+
+#[derive(Clone)]
+pub struct Slots(mpsc::Sender<oneshot::Receiver<Parcel>>);
+
+/// A queue of at most `slots_max` parcels.
+pub fn queue(slots_max: usize) -> (Slots, Parcels) {
+    let (send, slots) = mpsc::channel(slots_max);
+    (Slots(send), Parcels { slots })
+}
+
+impl Slots {
+    /// Takes the next place, waiting while the queue is full. None once the output has ended.
+    pub fn take(&self) -> Option<Slot> {
+        let (slot, parcel) = oneshot::channel();
+        self.0.blocking_send(parcel).ok().map(|()| slot)
+    }
+}
+
+impl Parcels {
+    pub async fn next(&mut self) -> Option<Parcel> {
+        while let Some(slot) = self.slots.recv().await {
+            if let Ok(parcel) = slot.await {
+                return Some(parcel);
+            }
+        }
+        None
+    }
+
+    /// For outputs that run on a thread of their own.
+    pub fn next_blocking(&mut self) -> Option<Parcel> {
+        while let Some(slot) = self.slots.blocking_recv() {
+            if let Ok(parcel) = slot.blocking_recv() {
+                return Some(parcel);
+            }
+        }
+        None
+    }
+}
+
+/// Whether the program is going down. Inputs end their reading at `Draining`; outputs go on delivering what was
+/// read until they are done or `Abandon` comes, and then leave the rest unsettled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Running,
+    Draining,
+    Abandon,
+}
+
+pub type Phases = watch::Receiver<Phase>;
+
+/// Where events end. One instance runs on one thread of its own.
+pub trait Output: Send {
+    /// What the workers are to pack.
+    fn form(&self) -> Form;
+
+    /// Delivers until `parcels` ends and every item has its fate told to `acks`, exactly once each. Trouble of the
+    /// other side is waited out and said once; only what can never work is an error. Returns early, with items
+    /// unsettled, at [`Phase::Abandon`].
+    fn run(self: Box<Self>, parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()>;
+}
