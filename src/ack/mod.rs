@@ -10,6 +10,8 @@ mod summary;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
 
+use crate::input::budget::Permit;
+
 pub use ledger::{Ledger, Span as Reach};
 pub use letter::{Letter, LetterFile, Reason};
 pub use summary::{Summary, Tally};
@@ -25,12 +27,12 @@ struct Ticket {
     number: u64,
     open: AtomicI64,
     /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
-    _permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl Receipt {
     /// A receipt with one claim open, the worker's own.
-    pub fn new(partition: u32, number: u64, permit: Option<tokio::sync::OwnedSemaphorePermit>) -> Receipt {
+    pub fn new(partition: u32, number: u64, permit: Option<Permit>) -> Receipt {
         Receipt(Arc::new(Ticket { partition, number, open: AtomicI64::new(1), _permit: permit }))
     }
 

@@ -4,6 +4,9 @@
 //! stands in it. Building the body costs as much as all the rest, so it is done on the workers; an output only
 //! does I/O, and cuts a body into pieces by byte ranges when something must be sent again.
 
+pub mod sqlite;
+pub mod stream;
+
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
