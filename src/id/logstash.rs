@@ -78,13 +78,7 @@ fn inspect_member(key: &str, value: &View<'_>, sort: &mut Sort, out: &mut Vec<u8
 }
 
 /// Members in order, each of which ends with `joint`; the last one's is taken away.
-fn joined(
-    members: &Seq<'_>,
-    write: super::sorted::WriteMember,
-    joint: &[u8],
-    sort: &mut Sort,
-    out: &mut Vec<u8>,
-) {
+fn joined(members: &Seq<'_>, write: super::sorted::WriteMember, joint: &[u8], sort: &mut Sort, out: &mut Vec<u8>) {
     if sort.write(members, write, out) > 0 {
         out.truncate(out.len() - joint.len());
     }

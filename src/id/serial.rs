@@ -276,13 +276,7 @@ fn length(mut value: usize, out: &mut Vec<u8>) {
 }
 
 /// Several fields as Logstash joins them: `|name|value` each, in the order given, and a pipe.
-pub fn logstash(
-    event: &EventRef<'_>,
-    fields: &[FieldRef],
-    generation: Generation,
-    sort: &mut Sort,
-    out: &mut Vec<u8>,
-) {
+pub fn logstash(event: &EventRef<'_>, fields: &[FieldRef], generation: Generation, sort: &mut Sort, out: &mut Vec<u8>) {
     for field in fields {
         out.push(b'|');
         out.extend_from_slice(field.as_str().as_bytes());
