@@ -12,13 +12,20 @@ pub mod compact;
 pub mod digest;
 pub mod encode;
 pub mod hash;
+pub mod logstash;
 pub mod murmur;
+pub mod number;
 pub mod odds;
+pub mod serial;
+pub mod sorted;
 pub mod time_hash;
 pub mod uuid;
 
+use crate::ack::Reason;
+use crate::batch::EventRef;
 use crate::time::Time;
-use digest::Method;
+use digest::{DIGEST_BYTES_MAX, Digest, Method};
+use serial::{Content, Scratch};
 use std::fmt;
 
 /// The last second that four bytes hold: 2106-02-07T06:28:15Z.
@@ -34,10 +41,10 @@ pub enum Refused {
 }
 
 impl Refused {
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Refused::TimeOutOfRange { .. } => "time-out-of-range",
-            Refused::IdMissing { .. } => "id-missing",
+            Refused::TimeOutOfRange { .. } => Reason::TimeOutOfRange,
+            Refused::IdMissing { .. } => Reason::IdMissing,
         }
     }
 }
@@ -120,4 +127,30 @@ pub fn definition(scheme: &dyn Scheme, serialization: &str, key: Option<&[u8]>, 
         }
     }
     line
+}
+
+/// All that makes the ids of a pipeline, for the schemes that need nothing but the event and its time. Shared by all
+/// workers.
+pub struct Recipe {
+    pub scheme: Box<dyn Scheme>,
+    /// What is hashed and how; none for random ids.
+    pub hashed: Option<(Content, Digest)>,
+}
+
+impl Recipe {
+    /// Appends the id of an event that stands at `time`. When it refuses, nothing has been written.
+    pub fn write(
+        &self,
+        event: &EventRef<'_>,
+        time: Time,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
+        let mut digest = [0; DIGEST_BYTES_MAX];
+        let len = match &self.hashed {
+            Some((content, method)) => content.digest(event, method, scratch, &mut digest)?,
+            None => 0,
+        };
+        self.scheme.write(time, &digest[..len], out)
+    }
 }

@@ -82,7 +82,7 @@ mod tests {
             let got = id(Time::new(secs, nanos), &digest);
             assert_eq!(got.as_ref().ok(), want.map(|w| format!("{w}{digits}")).as_ref());
             if let Err(refused) = got {
-                assert_eq!(refused.reason(), "time-out-of-range");
+                assert_eq!(refused.reason().as_str(), "time-out-of-range");
             }
         }
     }
