@@ -23,3 +23,15 @@ pub enum Applied {
 pub trait Filter: Send + Sync {
     fn apply(&self, event: &mut EventMut<'_>, clock: &Clock) -> Applied;
 }
+
+pub struct Step;
+impl Step {
+    pub fn apply(&self, _: &mut crate::batch::Batch, _: &Clock) {}
+    pub fn describe(&self) -> String {
+        String::new()
+    }
+}
+pub fn read(t: &crate::config::Section<'_>) -> Option<Step> {
+    t.skip_rest();
+    None
+}
