@@ -5,6 +5,7 @@ pub mod batch;
 pub mod bench;
 pub mod codec;
 pub mod config;
+pub mod date;
 pub mod field;
 pub mod filter;
 pub mod id;

@@ -9,33 +9,45 @@ use proptest::prelude::*;
 
 /// A component of each shape. What it reads is of no use; that it reads all is the point.
 fn read(root: &Section<'_>) -> Option<()> {
-    let inputs = root.tables("input").required().unwrap_or_default().iter().map(input).collect::<Vec<_>>();
-    let filters = root.tables("filter").or_default().iter().map(filter).collect::<Vec<_>>();
+    let inputs = each(root.tables("input").required(), input);
+    let filters = each(root.tables("filter").optional(), filter);
     let id = id(&root.table_or_empty("id"), root);
     let time = root.table_or_empty("time");
     time.one_of("missing", &[("dead-letter", 0), ("now", 1)]).or(0);
     time.duration("future", Duration::from_secs(1)..=Duration::from_secs(86_400 * 365)).optional();
     let output = output(&root.table("output").required()?);
-    inputs.into_iter().chain(filters).collect::<Option<Vec<_>>>()?;
+    inputs.and(filters)?;
     id.and(output)
 }
 
+fn each(tables: Option<Vec<Section<'_>>>, read: impl Fn(&Section<'_>) -> Option<()>) -> Option<()> {
+    let read_whole = |table: Section<'_>| {
+        let read = read(&table);
+        table.finish();
+        read
+    };
+    tables.unwrap_or_default().into_iter().map(read_whole).collect::<Vec<_>>().into_iter().collect()
+}
+
 fn input(t: &Section<'_>) -> Option<()> {
-    match t.one_of("type", &[("stdin", 0), ("file", 1)]).required() {
+    let kind = t.one_of("type", &[("stdin", 0), ("file", 1)]).required();
+    match kind {
         Some(0) => {}
-        Some(_) => {
-            t.texts("paths").required()?;
-        }
+        Some(_) => drop(t.texts("paths").required()),
         None => t.skip_rest(),
     }
     t.bytes("line_bytes_max", 16..=1 << 30).or(1 << 20);
-    if let Some(codec) = t.component("codec").optional() {
-        match codec.one_of("type", &[("plain", 0), ("json", 1)]).required()? {
-            0 => codec.text("charset").optional().map(drop),
-            _ => codec.one_of("on_error", &[("dead-letter", ()), ("tag", ())]).optional(),
-        };
+    let codec = t.component("codec").optional();
+    codec.iter().for_each(codec_options);
+    kind.map(drop)
+}
+
+fn codec_options(t: &Section<'_>) {
+    match t.one_of("type", &[("plain", 0), ("json", 1)]).required() {
+        Some(0) => drop(t.text("charset").optional()),
+        Some(_) => drop(t.one_of("on_error", &[("dead-letter", ()), ("tag", ())]).optional()),
+        None => t.skip_rest(),
     }
-    Some(())
 }
 
 fn filter(t: &Section<'_>) -> Option<()> {
@@ -126,9 +138,9 @@ fn report(name: &str, text: &[u8], sets: &[String]) -> Report {
         };
         assert!(problem.place.span.start <= problem.place.span.end && problem.place.span.end <= length, "{problem:?}");
     }
-    for colour in [true, false] {
-        report.render(colour);
-    }
+    let shown = [report.render(true), report.render(false)];
+    let given = sets.iter().any(|set| set.contains("hunter2")) || String::from_utf8_lossy(text).contains("hunter2");
+    assert!(given || !shown.concat().contains("hunter2"), "a variable's text is shown");
     report
 }
 
@@ -191,6 +203,7 @@ fn pieces() -> impl Strategy<Value = String> {
         Just("}".to_owned()),
         Just(",".to_owned()),
         Just("${".to_owned()),
+        Just("${HUNTER}".to_owned()),
         Just("#".to_owned()),
         Just("\r".to_owned()),
         Just("\\u".to_owned()),

@@ -1,7 +1,6 @@
 //! One value of a file, read as whatever is wanted of it. A value that will not do is noted as an error and gives
 //! `None`.
 
-use std::fmt::Display;
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +10,11 @@ use super::section::Section;
 use super::tree::{Kind, Node, Origin, Place, Text};
 use super::units;
 use super::{File, Secret};
+
+const DURATION: &str = "a duration in a string";
+
+/// The longest text from the file that a message repeats; the line is shown anyway.
+const REPEATED_MAX: usize = 40;
 
 #[derive(Clone)]
 pub struct Item<'a> {
@@ -97,7 +101,11 @@ impl<'a> Item<'a> {
         match &self.node.kind {
             Kind::Bad => None,
             Kind::Text(text) if text.variable => {
-                self.fail(format!("`{name}` wants {wanted}, and the text with its variable filled in is none"), ())
+                let help = match text.whole || wanted.contains("string") {
+                    true => Help::default(),
+                    false => "only a `${…}` alone in its string can stand for a number or a boolean".into(),
+                };
+                self.fail(format!("`{name}` wants {wanted}, which its variable does not give"), help)
             }
             kind => self.fail(format!("`{name}` wants {wanted}, found {}", kind.describe()), self.quotes(wanted)),
         }
@@ -113,6 +121,7 @@ impl<'a> Item<'a> {
             Kind::Text(text) if wanted.ends_with(" number") || wanted == "an integer" => {
                 if text.text.parse::<f64>().is_ok() { "write it without quotes".into() } else { ().into() }
             }
+            Kind::Integer(_) if wanted == DURATION => format!("write its unit: \"{written}s\"").into(),
             Kind::Integer(_) | Kind::Float(_) | Kind::Bool(_) | Kind::Datetime(_) if wanted.contains("string") => {
                 format!("put it in quotes: \"{written}\"").into()
             }
@@ -260,8 +269,7 @@ impl<'a> Item<'a> {
     }
 
     pub fn duration(&self, range: impl RangeBounds<Duration>) -> Option<Duration> {
-        const WANTED: &str = "a duration in a string";
-        let text = self.text_or(WANTED)?;
+        let text = self.text_or(DURATION)?;
         let Some(duration) = units::duration(&text) else {
             let help = Help::allowed(["a whole number and one of ms, s, m, h, d, w, as in \"90s\""]);
             return self.fail(format!("`{}` is not a duration", self.name), help);
@@ -313,10 +321,11 @@ impl<'a> Item<'a> {
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         if self.has_variable() {
-            let message = format!("`{}`: its variable gives none of the allowed values", self.name);
+            let message = format!("`{}`: its variable gives none of the allowed", self.name);
             return self.fail(message, Help::allowed(names));
         }
-        self.fail(format!("`{}`: unknown value \"{text}\"", self.name), Help::names(&text, &names))
+        let repeated = if text.chars().count() <= REPEATED_MAX { format!(" \"{text}\"") } else { String::new() };
+        self.fail(format!("`{}`: unknown value{repeated}", self.name), Help::names(&text, &names))
     }
 
     fn has_variable(&self) -> bool {
@@ -331,7 +340,7 @@ impl<'a> Item<'a> {
         };
         if self.has_variable() {
             // The parser's words may quote the text, and that is not to be shown.
-            return self.fail(format!("`{}`: not usable with its variable filled in", self.name), ());
+            return self.fail(format!("`{}`: what its variable gives cannot be used", self.name), ());
         }
         let place = fault.at.and_then(|at| self.within(&text, at)).unwrap_or_else(|| self.place());
         self.fail_place(&place, format!("`{}`: {}", self.name, fault.message), fault.help)
@@ -397,7 +406,9 @@ impl<'a> Item<'a> {
             kind => Some(kind),
         };
         let kind = match kind {
-            Some(Kind::Text(text)) if !text.variable => format!(" ({})", text.text),
+            Some(Kind::Text(text)) if !text.variable && text.text.chars().count() <= REPEATED_MAX => {
+                format!(" ({})", text.text)
+            }
             _ => String::new(),
         };
         let within = if self.label.is_empty() { String::new() } else { format!("{}, ", self.label) };
@@ -438,10 +449,13 @@ impl Keyed<'_> {
     }
 
     /// The key in a form of its own, as [`Item::parsed`] reads a value.
-    pub fn parsed_key<T, E: Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+    pub fn parsed_key<T, E: Into<Fault>>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
         match parse(self.key) {
             Ok(value) => Some(value),
-            Err(error) => self.fail_key(format!("`{}`: {error}", self.key), ()),
+            Err(fault) => {
+                let fault: Fault = fault.into();
+                self.fail_key(format!("`{}`: {}", self.key, fault.message), fault.help)
+            }
         }
     }
 }

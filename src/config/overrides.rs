@@ -150,3 +150,65 @@ fn element<'t>(
     }
     Ok(&mut items[index])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::tests::outline;
+    use super::*;
+
+    fn check(text: &str, set: &str, expected: &str) {
+        let mut problems = Vec::new();
+        let mut root = tree::parse(text, &mut problems);
+        apply(&mut root, set, 0, &mut problems);
+        let got = match problems.first() {
+            Some(problem) => format!("{} at {:?}", problem.message, &set[problem.place.span.clone()]),
+            None => outline(&root),
+        };
+        assert_eq!(got, expected, "{text} --set {set}");
+    }
+
+    #[test]
+    fn values_are_toml_or_text() {
+        check("", "a=1", "{a=1}");
+        check("", "a=x y", "{a=\"x y\"}");
+        check("", "a=\"x\"", "{a=\"x\"}");
+        check("", "a=", "{a=\"\"}");
+        check("", "a=b=c", "{a=\"b=c\"}");
+        check("", "a=[\"x\", {b = 1}]", "{a=[\"x\" {b=1}]}");
+        check("", "a=[1", "{a=\"[1\"}");
+        check("a = 1", "a=false", "{a=false}");
+    }
+
+    #[test]
+    fn paths_lead_through_tables_and_arrays() {
+        let inputs = "[[input]]\ncodec = 'plain'\n[[input]]\n";
+        check(inputs, "input.0.codec=json", "{input=[{codec=\"json\"} {}]}");
+        check(inputs, "input.1.paths=[\"a\"]", "{input=[{codec=\"plain\"} {paths=[\"a\"]}]}");
+        check(inputs, "input.2.type=stdin", "{input=[{codec=\"plain\"} {} {type=\"stdin\"}]}");
+        check("", "filter.0.match.x=1", "{filter=[{match={x=1}}]}");
+        check("", "output.tls.ca=x", "{output={tls={ca=\"x\"}}}");
+        check("a = ['x']", "a.1=y", "{a=[\"x\" \"y\"]}");
+        check("", "f.\"a.b\".'c=d'=1", "{f={a.b={c=d=1}}}");
+        check("", "f.[a][b]=1", "{f={[a][b]=1}}");
+        check("a = 1", " a =2", "{a=2}");
+    }
+
+    #[test]
+    fn a_bad_path_is_named() {
+        check("", "a", "no `=` with a value at \"\"");
+        check("", "=1", "a part of the key is empty at \"\"");
+        check("", "a.=1", "a part of the key is empty at \"\"");
+        check("", "'a'b=1", "wanted `.` or `=` after the quoted part at \"b=1\"");
+        check("a = 1", "a.b=1", "`a` is an integer, which has no keys at \"b\"");
+        check("a = []", "a.1.b=1", "`a` is empty: only `a.0` can be added at \"1\"");
+        check("a = [1]", "a.5=1", "`a` has one entry, `a.0`: only `a.1` can be added at \"5\"");
+        check("a = [1]", "a.b=1", "`a` is an array: name its entries by number, as in `a.0` at \"b\"");
+        check(
+            "a = [1]",
+            "a.99999999999999999999999=1",
+            "`a` is an array: name its entries by number, as in `a.0` at \"99999999999999999999999\"",
+        );
+        let deep = format!("{}a=1", "a.".repeat(100));
+        check("", &deep, &format!("a key of more than 32 parts at {:?}", &deep[..64]));
+    }
+}

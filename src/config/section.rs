@@ -346,3 +346,114 @@ impl Drop for Section<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Report;
+
+    /// Reads `text` and compares the messages, each with its line and column.
+    fn check(text: &str, expected: &[&str], read: impl FnOnce(&Section<'_>)) {
+        let env = |name: &str| matches!(name, "N").then(|| "7".to_owned());
+        let file = File::parse("a", text.as_bytes(), &[], &env);
+        read(&file.root());
+        let report: Report = file.report();
+        let shown = report.render(false);
+        let heads: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("a:")).collect();
+        assert_eq!(heads, expected, "{text}");
+    }
+
+    #[test]
+    fn values_come_as_written() {
+        let text = "a = 'x'\nb = ['x', 'y']\nc = true\nd = 5\ne = 5\nf = '90s'\ng = '64kB'\nh = 12\ni = '${N}'\nj = { z = '1', a = '2' }\nk = 'two'\n";
+        check(text, &[], |t| {
+            assert_eq!(t.text("a").required().as_deref(), Some("x"));
+            assert_eq!(t.texts("a").required(), Some(vec!["x".to_owned()]));
+            assert_eq!(t.texts("b").required(), Some(vec!["x".to_owned(), "y".to_owned()]));
+            assert!(t.bool("c").or(false));
+            assert_eq!(t.integer::<u8>("d", ..).required(), Some(5));
+            assert_eq!(t.float("e", ..).required(), Some(5.0));
+            assert_eq!(t.duration("f", ..).required(), Some(Duration::from_secs(90)));
+            assert_eq!(t.bytes("g", ..).required(), Some(64_000));
+            assert_eq!(t.bytes("h", ..).required(), Some(12));
+            assert_eq!(t.integer("i", ..).or(0), 7);
+            let pairs = t.pairs("j").required().unwrap_or_default();
+            assert_eq!(pairs, [("z".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
+            assert_eq!(t.one_of("k", &[("one", 1), ("two", 2)]).required(), Some(2));
+            assert_eq!(t.text("absent").optional(), None);
+            assert_eq!(t.integer("absent", ..).or(3), 3);
+            assert!(t.has("a") && !t.has("absent"));
+            assert_eq!(t.item("j").required().and_then(|j| j.json()), Some(serde_json::json!({"z": "1", "a": "2"})));
+        });
+    }
+
+    #[test]
+    fn numbers_fit_their_type() {
+        check("a = 300\nb = -1", &["1:5: `a` is out of range", "2:5: `b` is out of range"], |t| {
+            assert_eq!(t.integer::<u8>("a", ..).optional(), None);
+            assert_eq!(t.integer::<u64>("b", ..).optional(), None);
+        });
+    }
+
+    #[test]
+    fn a_section_checks_its_keys_when_it_ends() {
+        check("[a]\nb = 1", &["2:1: unknown key `b` in `[a]`"], |t| drop(t.table("a").required()));
+        check("[a]\nb = 1", &["1:2: unknown key `a`"], |_| {});
+        check("[a]\nb = 1", &[], |t| t.table("a").required().iter().for_each(Section::skip_rest));
+        // Reading that stopped at an error is not blamed for what it did not ask for.
+        check("[a]\nb = 1", &["1:1: missing key `c` in `[a]`"], |t| {
+            let a = t.table("a").required();
+            a.and_then(|a| a.text("c").required());
+        });
+        check("[a]\nb = 1", &["1:1: missing key `c` in `[a]`", "2:1: unknown key `b` in `[a]`"], |t| {
+            let a = t.table("a").required();
+            a.iter().for_each(|a| drop(a.text("c").required()));
+            a.into_iter().for_each(Section::finish);
+        });
+    }
+
+    #[test]
+    fn places_and_warnings() {
+        check("[a]\nb = 1", &["1:1: second", "2:5: third", "2:5: warning: first"], |t| {
+            let a = t.table_or_empty("a");
+            a.warn_at("b", "first", ());
+            a.fail_at("c", "second", "a note");
+            let place = a.place("b");
+            a.fail_place(&place, "third", ());
+            assert_eq!(a.label(), "");
+            assert_eq!(a.integer("b", ..).or(0), 1);
+        });
+    }
+
+    #[test]
+    fn a_component_is_a_name_or_a_table() {
+        for text in ["codec = 'json'", "codec = { type = 'json' }", "[codec]\ntype = 'json'"] {
+            check(text, &[], |t| {
+                let codec = t.component("codec").required();
+                assert_eq!(codec.as_ref().map(Section::label), Some("codec (json)"));
+                assert_eq!(codec.and_then(|codec| codec.text("type").required()).as_deref(), Some("json"));
+            });
+        }
+    }
+
+    #[test]
+    fn components_are_a_list_of_functions() {
+        type Build = fn(&Section<'_>) -> Option<u32>;
+        const KINDS: &[(&str, Build)] = &[("one", |t| t.integer("x", ..).required()), ("two", |_| Some(2))];
+        let text = "[[f]]\ntype = 'two'\n[[f]]\ntype = 'thre'\nx = 1\n[[f]]\ntype = 'one'\ny = 1\n";
+        let expected = [
+            "4:8: f 2 (thre): `type`: unknown value \"thre\"",
+            "6:1: f 3 (one): missing key `x`",
+            "8:1: f 3 (one): unknown key `y`",
+        ];
+        check(text, &expected, |root| {
+            for t in root.tables("f").or_default() {
+                match t.one_of("type", KINDS).required() {
+                    Some(build) => drop(build(&t)),
+                    None => t.skip_rest(),
+                }
+                t.finish();
+            }
+        });
+    }
+}

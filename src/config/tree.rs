@@ -112,6 +112,10 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Node {
         }
         let message = match error.message() {
             "duplicate key" => format!("`{}` is given twice", &text[span.clone()]),
+            unquoted if unquoted.starts_with("string values must be quoted") => match span.is_empty() {
+                true => "a value is missing".to_owned(),
+                false => "a string needs quotes".to_owned(),
+            },
             other => other.to_owned(),
         };
         problems.push(Problem::error(Place { origin: Origin::File, span }, message));
@@ -216,10 +220,10 @@ impl Walk<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn outline(node: &Node) -> String {
+    pub fn outline(node: &Node) -> String {
         match &node.kind {
             Kind::Text(text) => format!("{:?}", text.text),
             Kind::Integer(n) => n.to_string(),
