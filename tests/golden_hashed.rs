@@ -169,7 +169,7 @@ fn respell_text(text: &str, turn: usize, out: &mut String) {
     for (at, c) in text.encode_utf16().enumerate() {
         let plain = char::from_u32(u32::from(c)).filter(|c| *c >= ' ' && !matches!(c, '"' | '\\'));
         match plain {
-            Some(plain) if (at + turn) % 3 > 0 => out.push(plain),
+            Some(plain) if !(at + turn).is_multiple_of(3) => out.push(plain),
             _ => out.push_str(&format!("\\u{c:04x}")),
         }
     }
