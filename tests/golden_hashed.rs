@@ -6,7 +6,7 @@ use onceline::batch::{Batch, Source, Span};
 use onceline::field::FieldRef;
 use onceline::id::Refused;
 use onceline::id::digest::{DIGEST_BYTES_MAX, Digest, Method};
-use onceline::id::serial::{Content, Scratch, Serialization};
+use onceline::id::serial::{Content, Digests, Scratch, Serialization};
 use onceline::json::Scanner;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -104,6 +104,35 @@ fn distinct_events_have_distinct_ids() {
             assert_eq!(distinct(different, false, method, key), 17);
             assert_eq!(distinct(spellings, false, method, key), 1);
             assert_eq!((distinct(twins, false, method, key), distinct(twins, true, method, key)), (1, 3));
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_hashed_as_its_events_are() {
+    let mut batch = Batch::default();
+    for number in 0..21 {
+        let value =
+            ["null", "\"\"", "7", "[1]"].get(number % 9).map_or(format!("\"text {number}\""), |v| v.to_string());
+        let record = format!("{{\"a\":{value},\"b\":\"{}\"}}", "b".repeat(number * 13));
+        let raw = batch.write(record.as_bytes());
+        let mut entries = Vec::new();
+        Scanner::default().scan(record.as_bytes(), true, &mut entries).unwrap();
+        batch.push_json(raw, number as u64, raw, raw.start, &entries);
+    }
+    let sources = [None, fields(&["a"]), fields(&["b"]), fields(&["b", "a"])];
+    for (source, keep, method) in sources
+        .into_iter()
+        .flat_map(|s| [(s.clone(), false, Method::Md5), (s.clone(), true, Method::Md5), (s, false, Method::Sha1)])
+    {
+        let (content, digest) =
+            (Content::new(source, Serialization::V1, keep).unwrap(), Digest::new(method, Some(b"key")).unwrap());
+        let (mut scratch, mut digests) = (Scratch::default(), Digests::default());
+        content.digest_batch(&batch, &digest, &mut scratch, &mut digests);
+        for index in 0..batch.len() {
+            let mut out = [0; DIGEST_BYTES_MAX];
+            let want = content.digest(&batch.event(index), &digest, &mut scratch, &mut out);
+            assert_eq!(digests.get(index).map_err(Refused::clone), want.map(|len| &out[..len]), "{index}");
         }
     }
 }

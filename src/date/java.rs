@@ -13,7 +13,11 @@ const MODIFIED_JULIAN: i64 = 40_587;
 enum Part {
     Literal(Box<str>),
     /// A letter, how often, and the width to pad to with blanks on the left.
-    Letter { letter: char, count: usize, pad: usize },
+    Letter {
+        letter: char,
+        count: usize,
+        pad: usize,
+    },
 }
 
 /// A compiled pattern.

@@ -51,17 +51,38 @@ const ZONE_NAMES: [(&str, Zone); 11] = [
 #[derive(Debug)]
 enum Part {
     /// At least `min` digits written, at most `max` read.
-    Number { field: Field, min: usize, max: usize, signed: bool },
+    Number {
+        field: Field,
+        min: usize,
+        max: usize,
+        signed: bool,
+    },
     /// A year of two digits; `lenient` also reads any other year in full.
-    ShortYear { field: Field, lenient: bool },
+    ShortYear {
+        field: Field,
+        lenient: bool,
+    },
     /// A name; `dot_next` if the pattern goes on with a dot.
-    Name { field: Field, short: bool, dot_next: bool },
-    Fraction { width: usize },
-    Offset { colon: bool },
+    Name {
+        field: Field,
+        short: bool,
+        dot_next: bool,
+    },
+    Fraction {
+        width: usize,
+    },
+    Offset {
+        colon: bool,
+    },
     ZoneId,
-    ZoneName { short: bool },
+    ZoneName {
+        short: bool,
+    },
     /// As written, and in lower case.
-    Literal { text: Box<str>, folded: Box<str> },
+    Literal {
+        text: Box<str>,
+        folded: Box<str>,
+    },
 }
 
 /// A compiled pattern.
@@ -92,9 +113,7 @@ impl Pattern {
         for (i, token) in tokens.iter().enumerate() {
             let next = tokens.get(i + 1);
             parts.push(match token {
-                Token::Text(text) => {
-                    Part::Literal { text: text.as_str().into(), folded: text.to_lowercase().into() }
-                }
+                Token::Text(text) => Part::Literal { text: text.as_str().into(), folded: text.to_lowercase().into() },
                 Token::Letter { letter, count, position } => {
                     let number_next = next.is_some_and(Token::is_number);
                     let dot_next = matches!(next, Some(Token::Text(text)) if text.starts_with('.'));
@@ -199,7 +218,11 @@ impl Pattern {
 enum Token {
     Text(String),
     /// A run of one letter, and where it begins, counted from 1.
-    Letter { letter: char, count: usize, position: usize },
+    Letter {
+        letter: char,
+        count: usize,
+        position: usize,
+    },
 }
 
 impl Token {
@@ -470,7 +493,10 @@ mod tests {
     #[test]
     fn refuses() {
         let error = Pattern::compile("yyyy-MM-dd b", Locale::english()).unwrap_err();
-        assert!(error.starts_with("unknown letter `b` at position 12 of date pattern `yyyy-MM-dd b` (allowed: G C"), "{error}");
+        assert!(
+            error.starts_with("unknown letter `b` at position 12 of date pattern `yyyy-MM-dd b` (allowed: G C"),
+            "{error}"
+        );
         assert!(Pattern::compile("", Locale::english()).is_err());
         assert!(Pattern::compile("é yyyy q", Locale::english()).unwrap_err().contains("position 8"));
     }

@@ -37,7 +37,9 @@ impl Zone {
         }
         Err(match nearest(id) {
             Some(name) => format!("unknown time zone `{id}`, did you mean `{name}`"),
-            None => format!("unknown time zone `{id}`: give a tz database name (`Europe/Paris`) or an offset (`+02:00`)"),
+            None => {
+                format!("unknown time zone `{id}`: give a tz database name (`Europe/Paris`) or an offset (`+02:00`)")
+            }
         })
     }
 
@@ -89,10 +91,7 @@ impl Zone {
         };
         let utc = Local { days: time.day(), nanos: time.secs.rem_euclid(86_400) * NANOS + i64::from(time.nanos) };
         let shown = shifted(utc, -millis);
-        Some(Local {
-            days: shown.day(),
-            nanos: shown.secs.rem_euclid(86_400) * NANOS + i64::from(shown.nanos),
-        })
+        Some(Local { days: shown.day(), nanos: shown.secs.rem_euclid(86_400) * NANOS + i64::from(shown.nanos) })
     }
 }
 
