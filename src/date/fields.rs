@@ -106,6 +106,13 @@ impl Fields {
         if self.seen & !PLAIN == 0 {
             return self.plain();
         }
+        if self.seen & !(PLAIN | bit(Field::DayOfWeek)) == 0 {
+            // A weekday that is the date's own changes nothing.
+            let at = self.plain()?;
+            if self.get(Field::DayOfWeek) == Some(weekday(at.days)) {
+                return Some(at);
+            }
+        }
         let last = ALL.iter().rev().find(|f| self.seen & bit(**f) != 0);
         let mut at = Local { days: 0, nanos: 0 };
         for round in 0..2 {
@@ -205,7 +212,7 @@ impl Local {
             },
             Field::Century => {
                 let of_era = within(value, 0, YEAR_MAX / 100)? * 100 + year_of_era(now) % 100;
-                signed_year(within(of_era, 1, YEAR_MAX)?, now)
+                signed_year(of_era.max(1), now)
             }
             Field::YearOfEra => signed_year(within(value, 1, YEAR_MAX)?, now),
             _ => within(value, -YEAR_MAX, YEAR_MAX)?,

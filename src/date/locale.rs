@@ -15,7 +15,7 @@ const TABLE: &str = include_str!("names.tsv");
 static ENGLISH: LazyLock<Arc<Locale>> = LazyLock::new(|| {
     let mut english = Locale::default();
     for line in TABLE.lines().filter(|line| line.starts_with("en\t")) {
-        english = Locale::read(line);
+        english = Locale::read(line, false);
     }
     Arc::new(english)
 });
@@ -45,16 +45,17 @@ impl Locale {
 
     /// The locale of a language tag: `fr`, `de-DE`, `pt_BR`.
     pub fn parse(tag: &str) -> Result<Arc<Locale>, String> {
-        let language = tag.split(['-', '_']).next().unwrap_or("").to_lowercase();
+        let mut subtags = tag.split(['-', '_']);
+        let language = subtags.next().unwrap_or("").to_lowercase();
         let listed = match language.as_str() {
-            "en" => return Ok(Locale::english()),
+            "en" if subtags.all(|region| region.eq_ignore_ascii_case("us")) => return Ok(Locale::english()),
             "no" => "nb",
             "iw" => "he",
             "in" => "id",
             other => other,
         };
         match TABLE.lines().find(|line| line.split('\t').next() == Some(listed)) {
-            Some(line) => Ok(Arc::new(Locale::read(line))),
+            Some(line) => Ok(Arc::new(Locale::read(line, true))),
             None => Err(format!("unknown locale `{tag}` (known: {})", Locale::known().join(", "))),
         }
     }
@@ -63,11 +64,10 @@ impl Locale {
         TABLE.lines().filter_map(|line| line.split('\t').next()).collect()
     }
 
-    fn read(line: &str) -> Locale {
+    /// Reads a line of the table. American English abbreviates without dots, and a strict pattern stays strict.
+    fn read(line: &str, dotted: bool) -> Locale {
         let columns: Vec<&str> = line.split('\t').collect();
         let column = |at: usize| columns.get(at).copied().unwrap_or("");
-        // English abbreviations are written without dots, and a strict pattern should stay strict.
-        let dotted = column(0) != "en";
         let mut locale = Locale::default();
         let names = |list: &mut Vec<Name>, at: usize, first: i64, dotted: bool| {
             for (value, spellings) in (first..).zip(column(at).split(';')) {
@@ -103,7 +103,9 @@ impl Locale {
             Field::Halfday => &self.halves,
             _ => &self.eras,
         };
-        let (name, end) = names.iter().find_map(|name| Some((name, scan::folded(text, at, &name.text)?)))?;
+        let first = text.as_bytes().get(at)?.to_ascii_lowercase();
+        let near = names.iter().filter(|name| !first.is_ascii() || name.text.as_bytes().first() == Some(&first));
+        let (name, end) = near.filter_map(|name| Some((name, scan::folded(text, at, &name.text)?))).next()?;
         let dot = |at: usize| text.as_bytes().get(at) == Some(&b'.');
         let taken = name.dotted && dot(end) && (!dot_next || dot(end + 1));
         Some((name.value, end + usize::from(taken)))
@@ -125,6 +127,9 @@ mod tests {
         check("en", Field::Month, "september", Some((9, 9)));
         check("en-GB", Field::Month, "Sept 4", Some((9, 4)));
         check("en", Field::Month, "Jan.", Some((1, 3)));
+        check("en-US", Field::Month, "Jan.", Some((1, 3)));
+        check("en-CA", Field::Month, "Jan.", Some((1, 4)));
+        check("ja", Field::Month, "12 ", Some((12, 2)));
         check("en", Field::DayOfWeek, "SUNDAY", Some((7, 6)));
         check("en", Field::Halfday, "pm", Some((1, 2)));
         check("en", Field::Era, "BC", Some((0, 2)));

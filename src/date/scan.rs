@@ -99,7 +99,11 @@ fn folded_wide(text: &str, at: usize, want: &str) -> Option<usize> {
     let mut wanted = want.chars();
     let mut rest = text.get(at..)?.char_indices();
     while !wanted.as_str().is_empty() {
-        let (_, c) = rest.next()?;
+        let c = match rest.next()?.1 {
+            // Newer runtimes write these before `PM` and inside `p. m.`.
+            '\u{a0}' | '\u{202f}' => ' ',
+            c => c,
+        };
         for lower in c.to_lowercase() {
             if wanted.next() != Some(lower) {
                 return None;
@@ -157,6 +161,7 @@ mod tests {
         check("fe", "février", None);
         check("févr", "février", None);
         check("Декабря", "декабря", Some(14));
+        check("p.\u{a0}m", "p. m", Some(5));
         check("é", "e", None);
         check("", "", Some(0));
     }

@@ -5,10 +5,14 @@ use chrono_tz::Tz;
 
 use super::fields::{Local, NANOS};
 use super::scan;
-use crate::time::Time;
+use crate::time::{Time, civil_from_days, days_from_civil, is_leap};
 
-/// Local seconds beyond which the tz database is asked for its last rule instead (the year 200,000).
-const FAR: i64 = 6_000_000_000_000;
+/// The tz database as compiled in ends its rules in this year; later years borrow those of an earlier one.
+const LAST_RULED: i64 = 2098;
+/// The year before which only the first rule counts.
+const FIRST_RULED: i64 = 1;
+/// Names that have always meant one offset, whatever place the tz database now links them to.
+const FIXED_NAMES: [(&str, i32); 3] = [("EST", -5), ("MST", -7), ("HST", -10)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
@@ -20,27 +24,34 @@ pub enum Zone {
 impl Zone {
     pub const UTC: Zone = Zone::Fixed(0);
 
-    /// The zone of an id: a tz database name in its own spelling, `UTC`, `Z`, `+02:00`, `+0200`, `+02`, `UTC+2`
-    /// with two digits.
+    /// As [`Zone::lookup`]; an error names the nearest zone.
     pub fn parse(id: &str) -> Result<Zone, String> {
-        if matches!(id, "UTC" | "UT" | "GMT" | "Z") {
-            return Ok(Zone::UTC);
-        }
-        if let Ok(tz) = id.parse::<Tz>() {
-            return Ok(Zone::Named(tz));
-        }
-        let signed = ["UTC", "GMT", "UT"].iter().find_map(|name| id.strip_prefix(name)).unwrap_or(id);
-        if let Some((millis, end)) = scan::signed_offset(signed.as_bytes(), 0)
-            && end == signed.len()
-        {
-            return Ok(Zone::Fixed(millis));
-        }
-        Err(match nearest(id) {
+        Zone::lookup(id).ok_or_else(|| match nearest(id) {
             Some(name) => format!("unknown time zone `{id}`, did you mean `{name}`"),
             None => {
                 format!("unknown time zone `{id}`: give a tz database name (`Europe/Paris`) or an offset (`+02:00`)")
             }
         })
+    }
+
+    /// The zone of an id: a tz database name in its own spelling, `UTC`, `Z`, `+02:00`, `+0200`, `+02`, each
+    /// offset also after `UTC` or `GMT`. Cheap enough for an id taken from every event.
+    pub fn lookup(id: &str) -> Option<Zone> {
+        if matches!(id, "UTC" | "UT" | "GMT" | "Z") {
+            return Some(Zone::UTC);
+        }
+        Zone::named(id).or_else(|| {
+            let signed = ["UTC", "GMT", "UT"].iter().find_map(|name| id.strip_prefix(name)).unwrap_or(id);
+            let (millis, end) = scan::signed_offset(signed.as_bytes(), 0)?;
+            (end == signed.len()).then_some(Zone::Fixed(millis))
+        })
+    }
+
+    fn named(name: &str) -> Option<Zone> {
+        if let Some((_, hours)) = FIXED_NAMES.iter().find(|(fixed, _)| *fixed == name) {
+            return Some(Zone::Fixed(hours * 3_600_000));
+        }
+        name.parse::<Tz>().ok().map(Zone::Named)
     }
 
     /// The longest tz database name that `text` has at `at`, and where it ends.
@@ -51,7 +62,7 @@ impl Zone {
         (1..=longest).rev().find_map(|len| {
             let zone = match &rest[..len] {
                 "UTC" => Zone::UTC,
-                name => Zone::Named(name.parse::<Tz>().ok()?),
+                name => Zone::named(name)?,
             };
             Some((zone, at + len))
         })
@@ -59,10 +70,14 @@ impl Zone {
 
     /// The time at which clocks in this zone show `local`: none if they skip it, the earlier one if twice.
     pub fn resolve(&self, local: Local) -> Option<Time> {
-        let Zone::Named(tz) = self else { return Some(self.resolve_fixed(local)) };
-        let naive = naive(seconds(local))?;
-        let found = tz.offset_from_local_datetime(&naive).earliest()?;
-        Some(shifted(local, i64::from(found.fix().local_minus_utc()) * 1000))
+        let millis = match self {
+            Zone::Fixed(millis) => i64::from(*millis),
+            Zone::Named(tz) => {
+                let found = tz.offset_from_local_datetime(&naive(seconds(local))?).earliest()?;
+                i64::from(found.fix().local_minus_utc()) * 1000
+            }
+        };
+        Some(shifted(local, millis))
     }
 
     /// As [`Zone::resolve`]; a skipped time is taken with the offset before the gap.
@@ -72,13 +87,6 @@ impl Zone {
             let day = self.resolve(before)?;
             Some(Time::new(day.secs + 86_400, day.nanos))
         })
-    }
-
-    fn resolve_fixed(&self, local: Local) -> Time {
-        match self {
-            Zone::Fixed(millis) => shifted(local, i64::from(*millis)),
-            Zone::Named(_) => shifted(local, 0),
-        }
     }
 
     /// What clocks in this zone show at `time`.
@@ -99,8 +107,20 @@ fn seconds(local: Local) -> i64 {
     local.days * 86_400 + local.nanos / NANOS
 }
 
+/// The moment whose rules hold at `secs`: itself, or the same day of a year with the same calendar.
 fn naive(secs: i64) -> Option<NaiveDateTime> {
-    Some(DateTime::from_timestamp(secs.clamp(-FAR, FAR), 0)?.naive_utc())
+    let days = secs.div_euclid(86_400);
+    let (year, _, _) = civil_from_days(days);
+    let shift = match year {
+        FIRST_RULED..=LAST_RULED => 0,
+        ..FIRST_RULED => days_from_civil(FIRST_RULED, 1, 1) - days,
+        _ => {
+            let new_year = |year| days_from_civil(year, 1, 1);
+            let alike = |y: &i64| is_leap(*y) == is_leap(year) && (new_year(*y) - new_year(year)) % 7 == 0;
+            new_year((LAST_RULED - 27..=LAST_RULED).find(alike)?) - new_year(year)
+        }
+    };
+    Some(DateTime::from_timestamp(secs + shift * 86_400, 0)?.naive_utc())
 }
 
 /// The time `millis` before the one `local` would be in UTC.
@@ -128,7 +148,6 @@ fn nearest(id: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::days_from_civil;
 
     fn at(zone: &str, day: (i64, u32, u32), hour: i64, minute: i64) -> Option<String> {
         let local = Local { days: days_from_civil(day.0, day.1, day.2), nanos: (hour * 60 + minute) * 60 * NANOS };
@@ -151,12 +170,14 @@ mod tests {
         check("America/New_York", (2024, 11, 3), 1, Some("2024-11-03T05:30:00.000Z"));
         check("America/Caracas", (2007, 12, 9), 1, Some("2007-12-09T05:30:00.000Z"));
         check("EST", (2024, 7, 1), 0, Some("2024-07-01T05:30:00.000Z"));
+        check("EST", (1903, 6, 1), 0, Some("1903-06-01T05:30:00.000Z"));
         check("MST", (2024, 7, 1), 0, Some("2024-07-01T07:30:00.000Z"));
         check("HST", (2024, 7, 1), 0, Some("2024-07-01T10:30:00.000Z"));
         check("EST5EDT", (2024, 7, 1), 0, Some("2024-07-01T04:30:00.000Z"));
         check("MET", (2024, 7, 1), 0, Some("2024-06-30T22:30:00.000Z"));
         check("Etc/GMT+5", (2024, 7, 1), 0, Some("2024-07-01T05:30:00.000Z"));
-        check("Europe/Paris", (250_000, 7, 1), 0, Some("+250000-06-30T23:30:00.000Z"));
+        check("Europe/Paris", (2100, 10, 1), 0, Some("2100-09-30T22:30:00.000Z"));
+        check("Europe/Paris", (250_000, 7, 1), 0, Some("+250000-06-30T22:30:00.000Z"));
     }
 
     #[test]

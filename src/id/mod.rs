@@ -8,6 +8,7 @@
 //! digest and the event's time. Ids are for ever: what a scheme writes never changes, see `tests/golden/ids.jsonl`.
 //! Not here: routing to an index, and ids that only the engine knows.
 
+pub mod choice;
 pub mod compact;
 pub mod digest;
 pub mod encode;
@@ -25,8 +26,10 @@ pub mod uuid;
 use crate::ack::Reason;
 use crate::batch::{Batch, EventRef};
 use crate::time::Time;
+pub use choice::{Choice, Ids};
 use digest::{DIGEST_BYTES_MAX, Digest, Method};
-use serial::{Content, Digests, Scratch};
+use serial::Content;
+pub use serial::{Digests, Scratch};
 use std::fmt;
 
 /// The last second that four bytes hold: 2106-02-07T06:28:15Z.

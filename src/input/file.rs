@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use anyhow::Context;
 
 use super::Intake;
-use super::lines::{self, Bytes};
+use super::lines::Bytes;
 
 /// How many files are read at the same time: enough to hide the opening of small ones.
 pub const READERS_MAX: usize = 4;
@@ -61,6 +61,15 @@ impl Config {
         Ok(files)
     }
 
+    /// How many bytes there are to read; none if a file is compressed or cannot be looked at.
+    pub fn bytes(&self) -> Option<u64> {
+        self.files().ok()?.iter().try_fold(0, |sum, path| {
+            let mut file = File::open(path).ok()?;
+            let bytes = file.metadata().ok()?.len();
+            matches!(compression(&mut file), Ok(Compression::None)).then_some(sum + bytes)
+        })
+    }
+
     /// Reads all files. One that cannot be read to its end does not keep the others from it; the first such error
     /// is given back at the end.
     pub fn run(&self, intake: &Intake) -> anyhow::Result<()> {
@@ -88,15 +97,28 @@ fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
     let name = path.display().to_string();
     let failed = || format!("cannot read {name}");
     let mut file = File::open(path).with_context(failed)?;
-    let mut magic = [0u8; 4];
-    let known = file.read(&mut magic).with_context(failed)?;
-    file.seek(SeekFrom::Start(0)).with_context(failed)?;
-    let mut bytes = match &magic[..known] {
-        [0x1f, 0x8b, ..] => Bytes::Stream(Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(file)))),
-        [0x28, 0xb5, 0x2f, 0xfd] => {
-            Bytes::Stream(Box::new(zstd::stream::read::Decoder::new(file).with_context(failed)?))
-        }
-        _ => return lines::read(&mut Bytes::Descriptor(file.as_fd()), &name, intake).with_context(failed),
+    let mut bytes = match compression(&mut file).with_context(failed)? {
+        Compression::None => return intake.read(&mut Bytes::Descriptor(file.as_fd()), &name).with_context(failed),
+        Compression::Gzip => Bytes::Stream(Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(file)))),
+        Compression::Zstd => Bytes::Stream(Box::new(zstd::stream::read::Decoder::new(file).with_context(failed)?)),
     };
-    lines::read(&mut bytes, &name, intake).with_context(failed)
+    intake.read(&mut bytes, &name).with_context(failed)
+}
+
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// By the first bytes; the file is then at its beginning again.
+fn compression(file: &mut File) -> std::io::Result<Compression> {
+    let mut magic = [0u8; 4];
+    let known = file.read(&mut magic)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(match &magic[..known] {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+        _ => Compression::None,
+    })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{Intake, Reading};
+use super::Limits;
 use crate::batch::HEAD;
 use crate::codec::Block;
 
@@ -29,30 +29,29 @@ enum Filled {
     End,
 }
 
-/// Reads `bytes` to the end, or until the program goes down or nobody takes blocks any more.
-pub fn read(bytes: &mut Bytes<'_>, name: &str, intake: &Intake) -> io::Result<()> {
-    let mut state = State::new(intake.begin(name), intake);
-    while intake.is_running() {
+/// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
+pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
+
+/// Reads `bytes` to the end, or until `running` says no or nobody takes blocks any more.
+pub fn read(bytes: &mut Bytes<'_>, limits: Limits, running: &dyn Fn() -> bool, take: &mut Take<'_>) -> io::Result<()> {
+    let mut state = State::new(limits, take);
+    while running() {
         let pending = state.has_lines();
-        let filled = bytes.fill(&mut state.buffer, intake.limits.batch_bytes, pending)?;
+        let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending)?;
         state.note_head();
         let done = matches!(filled, Filled::End);
-        let full = state.buffer.len() >= intake.limits.batch_bytes;
-        if done || full || matches!(filled, Filled::Quiet) {
-            if !state.hand_over_lines(done) {
-                return Ok(());
-            }
-        }
-        if done {
+        let full = state.buffer.len() >= limits.batch_bytes;
+        let ripe = done || full || matches!(filled, Filled::Quiet);
+        if ripe && !state.hand_over_lines(done) || done {
             return Ok(());
         }
     }
     Ok(())
 }
 
-struct State<'a> {
-    reading: Reading<'a>,
-    intake: &'a Intake,
+struct State<'a, 'b> {
+    limits: Limits,
+    take: &'a mut Take<'b>,
     buffer: Vec<u8>,
     /// Where the buffer begins in the source.
     offset: u64,
@@ -63,10 +62,10 @@ struct State<'a> {
     skipped: Option<u64>,
 }
 
-impl<'a> State<'a> {
-    fn new(reading: Reading<'a>, intake: &'a Intake) -> State<'a> {
-        let buffer = Vec::with_capacity(intake.limits.batch_bytes);
-        State { reading, intake, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
+impl<'a, 'b> State<'a, 'b> {
+    fn new(limits: Limits, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        let buffer = Vec::with_capacity(limits.batch_bytes);
+        State { limits, take, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
     }
 
     fn has_lines(&self) -> bool {
@@ -94,9 +93,9 @@ impl<'a> State<'a> {
             return self.hand_over(cut, None);
         }
         self.searched = self.buffer.len();
-        if self.buffer.len() > self.intake.limits.line_bytes_max {
+        if self.buffer.len() > self.limits.line_bytes_max {
             self.skipped = Some(0);
-            self.skip_from(self.intake.limits.line_bytes_max);
+            self.skip_from(self.limits.line_bytes_max);
         }
         true
     }
@@ -111,7 +110,7 @@ impl<'a> State<'a> {
 
     /// Looks for the end of a line that is too long; true once it was found and the line handed over.
     fn end_long_line(&mut self, end: bool) -> bool {
-        let kept = self.intake.limits.line_bytes_max;
+        let kept = self.limits.line_bytes_max;
         let found = memchr::memchr(b'\n', &self.buffer[kept..]);
         if found.is_none() && !end {
             self.skip_from(kept);
@@ -128,14 +127,14 @@ impl<'a> State<'a> {
     }
 
     fn hand_over(&mut self, cut: usize, too_long: Option<u64>) -> bool {
-        let mut next = Vec::with_capacity(self.intake.limits.batch_bytes.max(self.buffer.len() - cut));
+        let mut next = Vec::with_capacity(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
         let bytes = std::mem::replace(&mut self.buffer, next);
         let block = Block { bytes, offset: self.offset, too_long };
         self.offset += cut as u64;
         self.searched = 0;
-        self.reading.hand_over(block, &self.head)
+        (self.take)(block, &self.head)
     }
 }
 

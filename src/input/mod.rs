@@ -6,6 +6,7 @@ pub mod file;
 pub mod lines;
 pub mod stdin;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -14,6 +15,7 @@ use crate::batch::Source;
 use crate::codec::Block;
 use crate::output::{Phase, Phases, Slot, Slots};
 use budget::Budget;
+use lines::Bytes;
 
 /// A block on its way to a worker.
 pub struct Job {
@@ -47,7 +49,7 @@ pub struct Intake {
 }
 
 /// One source being read: its blocks are numbered, and its position in the ledger moves with them.
-pub struct Reading<'a> {
+struct Reading<'a> {
     intake: &'a Intake,
     partition: u32,
     number: u64,
@@ -55,11 +57,17 @@ pub struct Reading<'a> {
 }
 
 impl Intake {
-    pub fn is_running(&self) -> bool {
+    fn is_running(&self) -> bool {
         *self.phases.borrow() == Phase::Running
     }
 
-    pub fn begin(&self, name: &str) -> Reading<'_> {
+    /// Reads one source to its end.
+    pub fn read(&self, bytes: &mut Bytes<'_>, name: &str) -> io::Result<()> {
+        let mut reading = self.begin(name);
+        lines::read(bytes, self.limits, &|| self.is_running(), &mut |block, head| reading.hand_over(block, head))
+    }
+
+    fn begin(&self, name: &str) -> Reading<'_> {
         let partition = self.shared.lock().1.partition(0);
         let source = Arc::new(Source { name: name.into(), head: Arc::default() });
         Reading { intake: self, partition, number: 0, source }
@@ -68,7 +76,7 @@ impl Intake {
 
 impl Reading<'_> {
     /// Hands a block over, waiting for its place. False once nobody takes blocks any more.
-    pub fn hand_over(&mut self, block: Block, head: &[u8]) -> bool {
+    fn hand_over(&mut self, block: Block, head: &[u8]) -> bool {
         if head.len() > self.source.head.len() {
             self.source = Arc::new(Source { name: self.source.name.clone(), head: head.into() });
         }

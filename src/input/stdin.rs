@@ -9,10 +9,11 @@
 use std::os::fd::AsFd;
 
 use super::Intake;
-use super::lines::{self, Bytes};
+use super::lines::Bytes;
 
 pub fn run(intake: &Intake) -> anyhow::Result<()> {
     let stdin = std::io::stdin();
-    lines::read(&mut Bytes::Descriptor(stdin.as_fd()), "stdin", intake)
+    intake
+        .read(&mut Bytes::Descriptor(stdin.as_fd()), "stdin")
         .map_err(|error| anyhow::Error::from(error).context("cannot read standard input"))
 }

@@ -20,6 +20,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::{Action, Form, Item, Output, Parcel, Parcels, Phase, Phases};
 use crate::ack::{Acks, Letter, Reason, Tally};
+use crate::config::Section;
 
 /// How long to wait before a database that is full or locked is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -28,6 +29,14 @@ const RETRY_WAIT: Duration = Duration::from_millis(500);
 pub struct Config {
     pub path: PathBuf,
     pub action: Action,
+}
+
+impl Config {
+    pub fn read(t: &Section<'_>) -> Option<Config> {
+        let path = t.path("path").required();
+        let action = Action::read(t);
+        Some(Config { path: path?, action })
+    }
 }
 
 pub struct Sqlite {

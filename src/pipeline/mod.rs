@@ -1,7 +1,10 @@
 //! A pipeline: what a pipeline file describes, ready to run.
 
 pub mod explain;
+pub mod check;
 pub mod pack;
+pub mod progress;
+pub mod read;
 pub mod run;
 
 use std::path::PathBuf;
@@ -26,6 +29,10 @@ pub struct Pipeline {
     pub route: Route,
     /// An id says less than the whole event, so an older version must never overwrite a newer one.
     pub ordered: bool,
+    /// What breaks the promise of no duplicates is refused.
+    pub strict: bool,
+    /// The index names, with `*` for what differs.
+    pub index_pattern: String,
     pub output: output::Config,
     pub letters: PathBuf,
     pub tuning: Tuning,
