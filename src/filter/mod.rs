@@ -1,5 +1,7 @@
 //! Filters change events, one at a time, in the order of the pipeline file.
 
+pub mod fingerprint;
+
 use crate::batch::EventMut;
 use crate::time::Time;
 
