@@ -47,18 +47,24 @@ const MAPPING: &str = r#"{"settings":{"number_of_replicas":0},"mappings":{"prope
 struct Mask {
     prefix: String,
     unique: Regex,
-    shards: Regex,
+    moving: [(Regex, &'static str); 2],
 }
 
 impl Mask {
     fn new(prefix: &str) -> Mask {
         // Identifiers of indices and nodes, object addresses, and the engines' own ids.
         let unique = Regex::new(r"\b[\w-]{22}\b|@[0-9a-f]{5,8}\b").expect("a pattern");
-        let shards = Regex::new(r"\[\d+\]/\[1000\]").expect("a pattern");
+        // Counts of the whole cluster, and what is left of a request at the time.
+        let moving = [
+            (r"\[\d+\]/\[1000\]", "[…]/[1000]"),
+            (r", request: \[.*", ", request: […"),
+        ]
+        .map(|(pattern, text)| (Regex::new(pattern).expect("a pattern"), text));
+        let prefix = prefix.to_owned();
         Mask {
-            prefix: prefix.to_owned(),
+            prefix,
             unique,
-            shards,
+            moving,
         }
     }
 
@@ -78,7 +84,10 @@ impl Mask {
                 found[0].to_owned()
             }
         });
-        let text = self.shards.replace_all(&text, "[…]/[1000]").into_owned();
+        let mut text = text.into_owned();
+        for (pattern, with) in &self.moving {
+            text = pattern.replace_all(&text, *with).into_owned();
+        }
         if text.len() > 600 {
             format!(
                 "{}… ({} bytes)",
