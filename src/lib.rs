@@ -6,5 +6,6 @@ pub mod field;
 pub mod filter;
 pub mod json;
 pub mod output;
+pub mod regexp;
 pub mod stamp;
 pub mod time;
