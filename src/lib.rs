@@ -2,10 +2,14 @@
 
 pub mod ack;
 pub mod batch;
+pub mod condition;
+pub mod config;
+pub mod date;
 pub mod field;
 pub mod filter;
 pub mod json;
 pub mod output;
 pub mod regexp;
 pub mod stamp;
+pub mod template;
 pub mod time;
