@@ -744,10 +744,11 @@ fn float_text(number: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn of(text: &str) -> Batch {
+    /// A batch of the one event that the JSON text is.
+    pub fn of(text: &str) -> Batch {
         let mut batch = Batch::new(text.as_bytes().to_vec(), Arc::default());
         let mut entries = Vec::new();
         json::Scanner::default().scan(text.as_bytes(), true, &mut entries).unwrap();
