@@ -33,6 +33,12 @@ pub struct Wrong {
     pub message: String,
 }
 
+impl From<Wrong> for crate::config::Fault {
+    fn from(wrong: Wrong) -> Self {
+        crate::config::Fault::new(wrong.message).at(wrong.at..wrong.at + 1)
+    }
+}
+
 /// Why a condition has no answer for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub String);
@@ -285,7 +291,9 @@ fn within(item: &Operand, place: &Operand, event: &EventRef<'_>) -> Result<bool,
     let Some(held) = place.view(event) else { return Ok(false) };
     match (&found, &held) {
         (Some(View::Array(_) | View::Object(_)), _) => Ok(false),
-        (Some(View::Text(part)), View::Text(whole)) => Ok(memchr::memmem::find(whole.as_bytes(), part.as_bytes()).is_some()),
+        (Some(View::Text(part)), View::Text(whole)) => {
+            Ok(memchr::memmem::find(whole.as_bytes(), part.as_bytes()).is_some())
+        }
         (None, View::Array(list)) if list.is_empty() => Ok(false),
         (None, View::Array(_)) => Err(Fault(format!("{item} is missing and is looked for in the list {place}"))),
         (_, View::Array(list)) => Ok(list.entries().any(|(_, element)| equal(found.as_ref(), Some(&element)))),

@@ -336,7 +336,8 @@ impl Writer<'_> {
                     self.out.push_str("&&");
                 }
                 '-' => {
-                    let before_set = self.peek(0) == Some('\\') && matches!(self.peek(1), Some(c) if "dwshDWSHpP".contains(c));
+                    let before_set =
+                        self.peek(0) == Some('\\') && matches!(self.peek(1), Some(c) if "dwshDWSHpP".contains(c));
                     let plain = first || after_set || before_set || matches!(self.peek(0), Some(']' | '-' | '['));
                     self.out.push_str(if plain { r"\-" } else { "-" });
                 }
