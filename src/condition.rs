@@ -33,6 +33,12 @@ pub struct Wrong {
     pub message: String,
 }
 
+impl From<Wrong> for crate::config::Fault {
+    fn from(wrong: Wrong) -> Self {
+        crate::config::Fault::new(wrong.message).at(wrong.at..wrong.at + 1)
+    }
+}
+
 /// Why a condition has no answer for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub String);

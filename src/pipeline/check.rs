@@ -47,8 +47,9 @@ pub fn describe(path: &Path, plan: &Plan) -> String {
         };
         line("reads", format!("{from}, codec {}, lines up to {longest}", input.codec.name()));
     }
-    for (number, step) in pipeline.steps.iter().enumerate() {
-        line(&format!("filter {}", number + 1), step.describe());
+    for step in &pipeline.steps {
+        let when = step.when.as_ref().map_or_else(String::new, |when| format!(" when {}", when.as_str()));
+        line("then", format!("{}{when}", step.label));
     }
     line("time", time_words(pipeline));
     line("id", plan.choice.definition.clone());
