@@ -1,0 +1,30 @@
+//! What integration tests stand on: real engines, a scripted stub of the bulk endpoint, a proxy that breaks
+//! connections, and a runner of the built program. Not a test itself: a test binary says `mod rig;`.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code, unused_imports)]
+
+mod engine;
+mod http;
+mod program;
+mod proxy;
+mod stub;
+
+pub use engine::{Doc, Engine};
+pub use http::{Answer, Http};
+pub use program::{Onceline, Run, Running};
+pub use proxy::{Fault, Proxy};
+pub use stub::{Bulk, Op, Stub};
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A prefix for index names that no other test, process or earlier run has: engines outlive test binaries.
+pub fn unique_prefix() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock after 1970");
+    let count = COUNT.fetch_add(1, Relaxed);
+    format!("t{:x}-{}-{count}", now.as_millis(), std::process::id())
+}

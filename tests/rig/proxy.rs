@@ -1,0 +1,130 @@
+//! A proxy before a real engine that breaks chosen bulk requests; all other requests pass.
+
+use std::io::{self, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::http::{Http, Request, cut, read_answer, read_request, write_answer};
+
+/// What happens to one bulk request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    None,
+    /// The connection ends before the engine sees the request.
+    CutBefore,
+    /// The engine has the request and is at work; the connection ends at once.
+    CutDelivered,
+    /// The engine has done it and answered; the answer never arrives.
+    CutAnswer,
+    /// The answer arrives late.
+    Delay(Duration),
+    /// The answer arrives with half of its body, the length as promised, then the connection ends.
+    Truncate,
+    /// The answer arrives as 200 with a body that is not JSON.
+    Garble,
+}
+
+pub struct Proxy {
+    pub url: String,
+    faults: Arc<Mutex<Vec<Fault>>>,
+}
+
+type Rule = dyn Fn(usize) -> Fault + Send + Sync;
+
+impl Proxy {
+    /// `rule` gives the fate of the n-th bulk request, counted from 0 over all connections.
+    pub fn new(upstream: &str, rule: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let faults = Arc::new(Mutex::new(Vec::new()));
+        let (upstream, rule, log): (_, Arc<Rule>, _) =
+            (Http::new(upstream), Arc::new(rule), faults.clone());
+        // Ends with the test process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (upstream, rule, log) = (upstream.clone(), rule.clone(), log.clone());
+                std::thread::spawn(move || {
+                    // Either side may end a connection at any time; that is what this is for.
+                    let _ = serve(&stream, &upstream, &*rule, &log);
+                    cut(&stream);
+                });
+            }
+        });
+        Proxy { url, faults }
+    }
+
+    /// What was done to each bulk request so far.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.faults.lock().expect("a lock").clone()
+    }
+}
+
+fn serve(
+    stream: &TcpStream,
+    upstream: &Http,
+    rule: &Rule,
+    log: &Mutex<Vec<Fault>>,
+) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(request) = read_request(&mut reader)? {
+        let fault = if request
+            .path
+            .split('?')
+            .next()
+            .is_some_and(|path| path.ends_with("/_bulk"))
+        {
+            let mut log = log.lock().expect("a lock");
+            let fault = rule(log.len());
+            log.push(fault);
+            fault
+        } else {
+            Fault::None
+        };
+        if fault == Fault::CutBefore || !pass(stream, upstream, &request, fault)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Passes a request on and its answer back; false: the connection ends here.
+fn pass(
+    mut stream: &TcpStream,
+    upstream: &Http,
+    request: &Request,
+    fault: Fault,
+) -> io::Result<bool> {
+    let mut headers = request.headers.clone();
+    headers.retain(|(key, _)| {
+        !matches!(
+            key.as_str(),
+            "host" | "content-length" | "transfer-encoding" | "connection" | "expect"
+        )
+    });
+    let sent = upstream.deliver(&request.method, &request.path, &headers, &request.body)?;
+    if fault == Fault::CutDelivered {
+        // The engine's side stays open until it has answered: only the client loses its connection.
+        std::thread::spawn(move || read_answer(&sent).map(drop));
+        return Ok(false);
+    }
+    let mut answer = read_answer(&sent)?;
+    match fault {
+        Fault::CutAnswer => return Ok(false),
+        Fault::Delay(time) => std::thread::sleep(time),
+        Fault::Garble => {
+            answer.status = 200;
+            answer.body = b"<html>the gateway has a problem</html>".to_vec();
+        }
+        Fault::Truncate => {
+            let mut bytes = Vec::new();
+            write_answer(&mut bytes, &answer, request.keep)?;
+            bytes.truncate(bytes.len() - answer.body.len() / 2);
+            stream.write_all(&bytes)?;
+            return Ok(false);
+        }
+        Fault::None | Fault::CutBefore | Fault::CutDelivered => {}
+    }
+    write_answer(&mut stream, &answer, request.keep)?;
+    Ok(request.keep)
+}
