@@ -88,6 +88,8 @@ struct Request {
     lost: u32,
     /// Only items that failed before.
     is_again: bool,
+    /// Other parts of a request that was halved, the next last: sent in its place, one after the other.
+    rest: Vec<Vec<Unit>>,
 }
 
 struct Came {
@@ -261,10 +263,25 @@ impl Flow {
         if let Origin::Lane(lane) = origin {
             self.lanes[lane].in_flight += 1;
         }
+        self.start(units, origin, Vec::new());
+    }
+
+    /// A request of a lane has come to its end: its place in flight goes to the rest of it, or is free.
+    fn end(&mut self, lane: usize, mut rest: Vec<Vec<Unit>>) {
+        while let Some(mut units) = rest.pop() {
+            self.holds.divert(&self.loads, &mut units);
+            if !units.is_empty() {
+                return self.start(units, Origin::Lane(lane), rest);
+            }
+        }
+        self.lanes[lane].in_flight -= 1;
+    }
+
+    fn start(&mut self, units: Vec<Unit>, origin: Origin, rest: Vec<Vec<Unit>>) {
         let is_again = units.iter().all(|unit| unit.attempts > 0);
         let pending = Pending { units };
         let body = pending.body(&self.loads);
-        let request = Request { pending, body, origin, backoff: Backoff::default(), lost: 0, is_again };
+        let request = Request { pending, body, origin, backoff: Backoff::default(), lost: 0, is_again, rest };
         self.send(request, Duration::ZERO, false);
     }
 
@@ -296,19 +313,28 @@ impl Flow {
             Reply::Items(_) | Reply::Refused { status: 400 | 413, .. } => self.trouble.ends(now),
             _ => {}
         }
+        let is_too_large = matches!(reply, Reply::Refused { status: 413, .. });
         match &reply {
             Reply::Items(_) => self.limits.bytes = self.limits.bytes.max(request.body.len()),
-            // what was refused as too large tells how large the next may be
-            Reply::Refused { status: 413, .. } if request.pending.units.len() > 1 => {
-                self.limits.bytes = self.limits.bytes.min(request.body.len() / 2).max(1);
-            }
             Reply::Lost { connected: true, .. } => request.lost += 1,
             _ => {}
         }
         match request.pending.answered(&self.loads, &self.rules, &reply) {
             Next::Whole(delay) => self.whole(request, delay, took, now),
-            Next::Halves(first, second) => self.halves(request.origin, first, second, now),
-            Next::Parts(parts) => self.parts(request, parts, is_refused, now),
+            Next::Halves(first, second) => {
+                if is_too_large {
+                    // later requests are no larger than what is tried next
+                    let tried = self.loads.size(&first).max(self.loads.size(&second));
+                    self.limits.bytes = self.limits.bytes.min(tried);
+                }
+                self.halves(request, first, second, now);
+            }
+            Next::Parts(parts) => {
+                if is_too_large {
+                    self.limits.bytes = self.limits.bytes.min(request.body.len() - 1).max(1);
+                }
+                self.parts(request, parts, is_refused, now);
+            }
         }
     }
 
@@ -320,20 +346,16 @@ impl Flow {
         if request.lost >= LOST_MAX && request.body.len() >= LOST_BYTES_MIN && units.len() > 1 {
             let mut first = std::mem::take(units);
             let second = first.split_off(first.len() / 2);
-            return self.halves(request.origin, first, second, now);
+            return self.halves(request, first, second, now);
         }
         self.send(request, wait, matches!(delay, Delay::Refused(_)));
     }
 
-    fn halves(&mut self, origin: Origin, mut first: Vec<Unit>, second: Vec<Unit>, now: Instant) {
-        match origin {
-            Origin::Lane(lane) => {
-                let second = Job::new(&self.loads, second, false);
-                let first = Job::new(&self.loads, first, false);
-                let lane = &mut self.lanes[lane];
-                lane.in_flight -= 1;
-                lane.push(second, true);
-                lane.push(first, true);
+    fn halves(&mut self, mut request: Request, mut first: Vec<Unit>, second: Vec<Unit>, now: Instant) {
+        match request.origin {
+            Origin::Lane(_) => {
+                request.rest.push(second);
+                self.start(first, request.origin, request.rest);
             }
             Origin::Probe(index) => {
                 first.extend(second);
@@ -363,11 +385,10 @@ impl Flow {
             self.holds.refused(index, cause, held, now);
         }
         if parts.again.is_empty() {
-            self.lanes[lane].in_flight -= 1;
             if request.is_again {
                 self.busy.ends(now);
             }
-            return;
+            return self.end(lane, request.rest);
         }
         let wait = self.wait_of(&parts.again);
         let is_mostly_bad = parts.again.len() > parts.good;
@@ -376,8 +397,8 @@ impl Flow {
             let body = pending.body(&self.loads);
             self.send(Request { pending, body, lost: 0, is_again: true, ..request }, wait, false);
         } else {
-            self.lanes[lane].in_flight -= 1;
             self.later.push((now + wait, parts.again));
+            self.end(lane, request.rest);
         }
     }
 
