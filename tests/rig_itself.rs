@@ -101,12 +101,16 @@ fn stub_answers_other_requests() {
     let http = Http::new(&stub.url);
     assert_eq!(http.get("/").json()["version"]["number"], "8.17.0");
     assert_eq!(http.get("/_alias/x").status, 404);
+    assert_eq!(
+        http.get("/_resolve/index/x").json()["data_streams"],
+        json!([])
+    );
     assert_eq!(http.put("/_index_template/x", &json!({})).status, 200);
     assert_eq!(
         statuses(&http.bulk("/_bulk", &creates(&["a"])).json()),
         [429]
     );
-    assert_eq!(stub.others().len(), 3);
+    assert_eq!(stub.others().len(), 4);
     assert!(stub.docs().is_empty());
 }
 

@@ -189,10 +189,15 @@ fn other(request: &Request, state: &Mutex<State>) -> Answer {
             &json!({"name": "stub", "cluster_name": "stub", "version": {"number": "8.17.0", "build_flavor": "default",
                 "minimum_wire_compatibility_version": "7.17.0"}, "tagline": "You Know, for Search"}),
         ),
-        ("PUT" | "POST", path) if path.starts_with("/_index_template/_simulate") => answer(
+        ("POST", path) if path.starts_with("/_index_template/_simulate_index/") => {
+            answer(200, &json!({}))
+        }
+        ("GET", path) if path.starts_with("/_resolve/index/") => answer(
             200,
-            &json!({"template": {"settings": {}, "mappings": {}, "aliases": {}}, "overlapping": []}),
+            &json!({"indices": [], "aliases": [], "data_streams": []}),
         ),
+        ("GET", "/_index_template") => answer(200, &json!({"index_templates": []})),
+        ("GET", "/_template") => answer(200, &json!({})),
         ("PUT" | "POST", _) => answer(200, &json!({"acknowledged": true})),
         _ => {
             let reason = format!("nothing at {path}");
