@@ -75,12 +75,18 @@ pub enum New<'a> {
 }
 
 /// Where a batch's bytes come from, for dead letters and for ids that count repeats.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Source {
     /// `stdin`, or the path of a file.
-    pub name: String,
+    pub name: Arc<str>,
     /// The first bytes of the source, [`HEAD`] of them once it has so many.
     pub head: Arc<[u8]>,
+}
+
+impl Default for Source {
+    fn default() -> Source {
+        Source { name: "".into(), head: Arc::default() }
+    }
 }
 
 /// How much of a source's beginning identifies it.
@@ -109,6 +115,8 @@ struct Event {
     fields: List,
     metadata: List,
     offset: u64,
+    /// Which part of its record, where a record holds several events.
+    place: Option<u32>,
     time: Option<Time>,
     fate: Fate,
 }
@@ -144,6 +152,11 @@ impl Batch {
         &self.bytes[span.start as usize..span.start as usize + span.len as usize]
     }
 
+    /// Whether all that was read is UTF-8.
+    pub fn is_utf8(&self) -> bool {
+        std::str::from_utf8(&self.bytes).is_ok()
+    }
+
     /// Bytes held, as a measure of memory.
     pub fn weight(&self) -> usize {
         self.bytes.len() + self.nodes.len() * size_of::<Node>()
@@ -167,7 +180,16 @@ impl Batch {
     /// Adds an event without fields, made of the record `raw` that begins at `offset` of its source.
     pub fn push(&mut self, raw: Span, offset: u64) -> EventMut<'_> {
         let (fields, metadata) = (List(NONE), List(NONE));
-        self.events.push(Event { raw, json: None, fields, metadata, offset, time: None, fate: Fate::Live });
+        self.events.push(Event {
+            raw,
+            json: None,
+            fields,
+            metadata,
+            offset,
+            place: None,
+            time: None,
+            fate: Fate::Live,
+        });
         EventMut { index: self.events.len() - 1, batch: self }
     }
 
@@ -184,9 +206,25 @@ impl Batch {
         }
         let fields = List(if entries.is_empty() { NONE } else { first });
         let (none, json) = (List(NONE), Some(whole));
-        self.events.push(Event { raw, json, fields, metadata: none, offset, time: None, fate: Fate::Live });
+        self.events.push(Event {
+            raw,
+            json,
+            fields,
+            metadata: none,
+            offset,
+            place: None,
+            time: None,
+            fate: Fate::Live,
+        });
         if metadata {
             self.lift_metadata(self.events.len() - 1);
+        }
+    }
+
+    /// The event pushed last is part number `place` of its record.
+    pub fn set_last_place(&mut self, place: u32) {
+        if let Some(event) = self.events.last_mut() {
+            event.place = Some(place);
         }
     }
 
@@ -495,6 +533,11 @@ impl<'a> EventRef<'a> {
         self.batch.bytes(self.event().raw)
     }
 
+    /// Which part of its record the event is, where a record holds several.
+    pub fn place(&self) -> Option<u32> {
+        self.event().place
+    }
+
     /// Where the record begins in its source, in bytes.
     pub fn offset(&self) -> u64 {
         self.event().offset
@@ -555,6 +598,9 @@ impl<'a> EventRef<'a> {
         let known = usize::try_from(end).unwrap_or(HEAD).min(HEAD).min(head.len());
         out.extend_from_slice(&sha2::Sha256::digest(&head[..known])[..16]);
         out.extend_from_slice(&event.offset.to_be_bytes());
+        if let Some(place) = event.place {
+            out.extend_from_slice(&place.to_be_bytes());
+        }
     }
 
     /// Writes what is stored, as JSON on one line.

@@ -2,8 +2,14 @@
 
 pub mod ack;
 pub mod batch;
+pub mod bench;
+pub mod codec;
+pub mod config;
+pub mod date;
 pub mod field;
 pub mod filter;
+pub mod id;
+pub mod input;
 pub mod json;
 pub mod output;
 pub mod stamp;

@@ -51,6 +51,11 @@ impl Ledger {
         self.partitions.get(partition as usize).map(|p| p.position)
     }
 
+    /// Bytes of all partitions before which all is settled.
+    pub fn settled_bytes(&self) -> u64 {
+        self.partitions.iter().map(|p| p.position).sum()
+    }
+
     /// Batches with something open.
     pub fn open_batches(&self) -> usize {
         self.partitions.iter().flat_map(|p| p.batches.values()).filter(|b| !b.1).count()

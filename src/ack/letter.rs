@@ -138,11 +138,14 @@ impl LetterFile {
         if self.file.is_none() {
             self.file = Some(self.open()?);
         }
-        if let Some(file) = &mut self.file {
-            file.write_all(&out)?;
-            file.sync_data()?;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let whole = file.metadata()?.len();
+        let written = file.write_all(&out).and_then(|()| file.sync_data());
+        if written.is_err() {
+            // no half line may stay before what is written later
+            let _ = file.set_len(whole);
         }
-        Ok(())
+        written
     }
 
     fn open(&self) -> std::io::Result<File> {

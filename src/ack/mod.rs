@@ -9,6 +9,10 @@ mod summary;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use crate::input::budget::Permit;
+use crate::output::{Phase, Phases};
 
 pub use ledger::{Ledger, Span as Reach};
 pub use letter::{Letter, LetterFile, Reason};
@@ -25,12 +29,12 @@ struct Ticket {
     number: u64,
     open: AtomicI64,
     /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
-    _permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl Receipt {
     /// A receipt with one claim open, the worker's own.
-    pub fn new(partition: u32, number: u64, permit: Option<tokio::sync::OwnedSemaphorePermit>) -> Receipt {
+    pub fn new(partition: u32, number: u64, permit: Option<Permit>) -> Receipt {
         Receipt(Arc::new(Ticket { partition, number, open: AtomicI64::new(1), _permit: permit }))
     }
 
@@ -94,15 +98,19 @@ impl Acks {
     }
 }
 
+/// How long to wait before letters that could not be written are tried again.
+const RETRY_WAIT: Duration = Duration::from_millis(500);
+
 /// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
-/// `letters` that cannot be written are tried again until they can or `give_up` says so.
-pub fn run(settled: mpsc::Receiver<Settled>, letters: &mut LetterFile, shared: &Shared) -> anyhow::Result<()> {
+pub fn run(settled: &mpsc::Receiver<Settled>, letters: &mut LetterFile, shared: &Shared, phases: &Phases) {
     while let Ok(first) = settled.recv() {
         let mut group = vec![first];
         group.extend(settled.try_iter().take(255));
-        let written: Vec<&Letter> = group.iter().flat_map(|s| &s.letters).collect();
-        if !written.is_empty() {
-            letters.append(&written)?;
+        if !write_letters(&group, letters, phases) {
+            // nothing of it may be counted as done, but it came in
+            let mut summary = shared.lock();
+            group.iter().for_each(|end| summary.0.tally.events_in += end.tally.events_in);
+            continue;
         }
         let mut summary = shared.lock();
         for end in &group {
@@ -112,7 +120,28 @@ pub fn run(settled: mpsc::Receiver<Settled>, letters: &mut LetterFile, shared: &
             }
         }
     }
-    Ok(())
+}
+
+/// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
+fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -> bool {
+    let written: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
+    if written.is_empty() {
+        return true;
+    }
+    let mut troubled = false;
+    while let Err(error) = letters.append(&written) {
+        if !std::mem::replace(&mut troubled, true) {
+            tracing::error!(path = %letters.path().display(), %error, "dead letters cannot be written; waiting");
+        }
+        if *phases.borrow() == Phase::Abandon {
+            return false;
+        }
+        std::thread::sleep(RETRY_WAIT);
+    }
+    if troubled {
+        tracing::info!(path = %letters.path().display(), "dead letters are written again");
+    }
+    true
 }
 
 /// Counts and positions, read by the progress bar and at the end.

@@ -51,6 +51,35 @@ impl Summary {
         self.dead_lettered += letters;
     }
 
+    /// Adds the counts of another pipeline.
+    pub fn merge(&mut self, other: &Summary) {
+        self.add(&other.tally, other.dead_lettered);
+    }
+
+    /// The counts in a line, those that are zero left out.
+    pub fn words(&self, seconds: f64) -> String {
+        let t = &self.tally;
+        let mut line = format!("{} events", t.events_in);
+        let counts = [
+            (t.created, "created"),
+            (t.updated, "updated"),
+            (t.deleted, "deleted"),
+            (t.duplicates, "duplicates"),
+            (t.stale, "stale"),
+            (t.dropped, "dropped"),
+            (self.dead_lettered, "dead letters"),
+            (self.unsettled(), "unsettled"),
+        ];
+        let mut before = ": ";
+        for (count, name) in counts.into_iter().filter(|(count, _)| *count > 0) {
+            line.push_str(&format!("{before}{count} {name}"));
+            before = ", ";
+        }
+        let rate = t.events_in as f64 / seconds.max(0.001);
+        line.push_str(&format!("; {seconds:.2} s, {rate:.0} a second"));
+        line
+    }
+
     pub fn unsettled(&self) -> u64 {
         self.tally.events_in.saturating_sub(self.tally.fates() + self.dead_lettered)
     }

@@ -5,12 +5,84 @@
 //! does I/O, and cuts a body into pieces by byte ranges when something must be sent again.
 
 pub mod elasticsearch;
+pub mod sqlite;
+pub mod stream;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ack::{Acks, Receipt};
+use crate::config::Section;
+use crate::pipeline::Pipeline;
+use stream::Stream;
+
+/// The `[output]` section: which output, and with what.
+#[derive(Clone, Debug)]
+pub enum Config {
+    Elasticsearch(elasticsearch::Config),
+    Sqlite(sqlite::Config),
+    /// `ndjson`, to a file or standard output.
+    Ndjson {
+        path: Option<PathBuf>,
+        action: Action,
+    },
+    Stdout,
+}
+
+type Read = fn(&Section<'_>) -> Option<Config>;
+
+/// Every output, by its `type`.
+const KINDS: &[(&str, Read)] = &[
+    ("elasticsearch", |t| elasticsearch::Config::read(t).map(Config::Elasticsearch)),
+    ("sqlite", |t| sqlite::Config::read(t).map(Config::Sqlite)),
+    ("ndjson", |t| {
+        let path = t.path("path").optional();
+        Some(Config::Ndjson { path, action: Action::read(t) })
+    }),
+    ("stdout", |_| Some(Config::Stdout)),
+];
+
+impl Config {
+    pub fn read(t: &Section<'_>) -> Option<Config> {
+        match t.one_of("type", KINDS).required() {
+            Some(read) => read(t),
+            None => {
+                t.skip_rest();
+                None
+            }
+        }
+    }
+
+    /// What is done with each event, as `explain` says it.
+    pub fn action(&self) -> Action {
+        match self {
+            Config::Elasticsearch(config) => config.action,
+            Config::Sqlite(config) => config.action,
+            Config::Ndjson { action, .. } => *action,
+            Config::Stdout => Action::Index,
+        }
+    }
+
+    /// How to look at what was written, where that takes a command.
+    pub fn look(&self) -> Option<String> {
+        let Config::Sqlite(config) = self else { return None };
+        let path = config.path.display();
+        Some(format!("look at the result with: sqlite3 {path} .tables"))
+    }
+
+    /// Opens the output of a pipeline.
+    pub fn open(&self, pipeline: &Pipeline) -> anyhow::Result<Box<dyn Output>> {
+        Ok(match self {
+            Config::Elasticsearch(config) => Box::new(elasticsearch::Elasticsearch::open(config, pipeline)?),
+            Config::Sqlite(config) => Box::new(sqlite::Sqlite::open(config.clone())?),
+            Config::Ndjson { path: Some(path), action } => Box::new(Stream::file(Form::Bulk(*action), path.clone())?),
+            Config::Ndjson { path: None, action } => Box::new(Stream::stdout(Form::Bulk(*action))),
+            Config::Stdout => Box::new(Stream::stdout(Form::Lines)),
+        })
+    }
+}
 
 /// What the bytes of an item look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +102,10 @@ pub enum Action {
 }
 
 impl Action {
+    pub fn read(t: &Section<'_>) -> Action {
+        t.one_of("action", &[("index", Action::Index), ("create", Action::Create)]).or(Action::Index)
+    }
+
     pub fn as_str(&self) -> &'static str {
         match self {
             Action::Index => "index",

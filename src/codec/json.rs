@@ -1,0 +1,171 @@
+//! `codec = "json"`: every line is one JSON object, or an array of objects, which are an event each.
+//!
+//! ```toml
+//! [[input]]
+//! type = "stdin"
+//! codec = { type = "json", on_error = "tag" }
+//! ```
+//!
+//! A blank line is dropped. Text that is not one JSON object is a dead letter `bad-json`, or with
+//! `on_error = "tag"` an event with the text in `message` and the tag `_jsonparsefailure`. NUL bytes before the
+//! value (a hole that a truncated log left) are passed over.
+
+use std::cell::RefCell;
+
+use super::{Codec, Record};
+use crate::ack::Reason;
+use crate::batch::{Batch, Fate, New, Span};
+use crate::field::FieldRef;
+use crate::json::{self, Bad, Entry, Scanner};
+use crate::stamp::dead;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    DeadLetter,
+    Tag,
+}
+
+pub struct Json {
+    on_error: OnError,
+    message: FieldRef,
+}
+
+#[derive(Default)]
+struct Scratch {
+    scanner: Scanner,
+    entries: Vec<Entry>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Json {
+    pub fn new(on_error: OnError) -> Json {
+        Json { on_error, message: FieldRef::top("message") }
+    }
+
+    fn record(&self, batch: &mut Batch, record: &Record, utf8: bool, scratch: &mut Scratch) {
+        let bytes = batch.bytes(record.span);
+        let hole = bytes.iter().take_while(|b| **b == 0).count();
+        let text = &bytes[hole..];
+        if text.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r')) {
+            return batch.push(record.span, record.offset).end(Fate::Dropped);
+        }
+        scratch.entries.clear();
+        let scanned = match scratch.scanner.scan(text, utf8, &mut scratch.entries) {
+            Ok(scanned) => scanned,
+            Err(bad) => return self.bad(batch, record, bad),
+        };
+        let base = record.span.start + hole as u32;
+        let whole = Span::new(base as usize + scanned.start, scanned.end - scanned.start);
+        match (scanned.first, scanned.odd) {
+            (b'{', false) => batch.push_json(record.span, record.offset, whole, base, &scratch.entries),
+            (b'{', true) => {
+                let repaired = json::repair(batch.bytes(whole));
+                push_object(batch, record, &repaired, scratch);
+            }
+            (b'[', odd) => {
+                let text = batch.bytes(whole);
+                let array = if odd { json::repair(text) } else { text.to_vec() };
+                self.array(batch, record, &array, scratch);
+            }
+            _ => self.bad(batch, record, Bad { at: 0, what: "an object is wanted" }),
+        }
+    }
+
+    fn array(&self, batch: &mut Batch, record: &Record, array: &[u8], scratch: &mut Scratch) {
+        if json::members(array).any(|(_, element)| element.first() != Some(&b'{')) {
+            return self.bad(batch, record, Bad { at: 0, what: "an array of objects is wanted" });
+        }
+        if json::members(array).next().is_none() {
+            return batch.push(record.span, record.offset).end(Fate::Dropped);
+        }
+        for (place, (_, element)) in json::members(array).enumerate() {
+            push_object(batch, record, element, scratch);
+            batch.set_last_place(place as u32);
+        }
+    }
+
+    fn bad(&self, batch: &mut Batch, record: &Record, bad: Bad) {
+        match self.on_error {
+            OnError::DeadLetter => {
+                let detail = format!("not one JSON object: {} at byte {}", bad.what, bad.at);
+                batch.push(record.span, record.offset).end(dead(Reason::BadJson, detail));
+            }
+            OnError::Tag => {
+                let text = String::from_utf8_lossy(batch.bytes(record.span)).into_owned();
+                let mut event = batch.push(record.span, record.offset);
+                event.set(&self.message, New::Text(&text));
+                event.add_tag("_jsonparsefailure");
+            }
+        }
+    }
+}
+
+/// Pushes an object that does not stand in the batch as it is to be stored.
+fn push_object(batch: &mut Batch, record: &Record, object: &[u8], scratch: &mut Scratch) {
+    let whole = batch.write(object);
+    scratch.entries.clear();
+    if scratch.scanner.scan(object, true, &mut scratch.entries).is_ok() {
+        batch.push_json(record.span, record.offset, whole, whole.start, &scratch.entries);
+    }
+}
+
+impl Codec for Json {
+    fn decode(&self, batch: &mut Batch, records: &[Record]) {
+        let utf8 = batch.is_utf8();
+        SCRATCH.with_borrow_mut(|scratch| {
+            for record in records {
+                self.record(batch, record, utf8, scratch);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::cut_lines;
+    use std::sync::Arc;
+
+    fn decode(bytes: &[u8], on_error: OnError) -> Vec<String> {
+        let mut records = Vec::new();
+        cut_lines(bytes, 0, &mut records);
+        let mut batch = Batch::new(bytes.to_vec(), Arc::default());
+        Json::new(on_error).decode(&mut batch, &records);
+        let show = |i: usize| match batch.event(i).fate() {
+            Fate::Dropped => "dropped".to_string(),
+            Fate::Dead(death) => death.reason.to_string(),
+            Fate::Live => {
+                let mut out = Vec::new();
+                batch.event(i).write_source(&mut out);
+                String::from_utf8(out).unwrap()
+            }
+        };
+        (0..batch.len()).map(show).collect()
+    }
+
+    #[test]
+    fn one_fate_a_line() {
+        let bytes = b"{\"a\":1}\n\n \t\n\0\0{\"b\": 2 }\n{\"c\":1,\"c\":2}\nx\n{\"d\":\"\xff\"}\n[{\"e\":1},{\"f\":2}]\n[1]\n[]\n7\n{\"g\":\"\0\"}\n{\"h\":3}";
+        let want = [
+            "{\"a\":1}",
+            "dropped",
+            "dropped",
+            "{\"b\": 2 }",
+            "{\"c\":2}",
+            "bad-json",
+            "{\"d\":\"\u{fffd}\"}",
+            "{\"e\":1}",
+            "{\"f\":2}",
+            "bad-json",
+            "dropped",
+            "bad-json",
+            "bad-json",
+            "{\"h\":3}",
+        ];
+        assert_eq!(decode(bytes, OnError::DeadLetter), want);
+        assert_eq!(decode(b"x\"y", OnError::Tag), [r#"{"message":"x\"y","tags":["_jsonparsefailure"]}"#]);
+    }
+}

@@ -1,0 +1,82 @@
+//! Codecs make events of records. A record is a line without its end; cutting the block into records is done here,
+//! once for all codecs that read lines.
+
+pub mod json;
+pub mod plain;
+
+use crate::ack::Reason;
+use crate::batch::{Batch, Span};
+use crate::stamp::dead;
+
+/// One record: where it stands in the batch, and where it begins in its source.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    pub span: Span,
+    pub offset: u64,
+}
+
+/// Makes events of records, in order. Called by the workers; keeps nothing between batches; cannot fail: a record
+/// that is no event becomes an event that is dead or dropped.
+pub trait Codec: Send + Sync {
+    fn decode(&self, batch: &mut Batch, records: &[Record]);
+}
+
+/// What a reader hands over: whole lines, the last one perhaps without its end.
+#[derive(Debug)]
+pub struct Block {
+    pub bytes: Vec<u8>,
+    /// Where the block begins in its source.
+    pub offset: u64,
+    /// The block is the beginning of one line of this length, which is longer than allowed.
+    pub too_long: Option<u64>,
+}
+
+/// Cuts whole lines out of `bytes`, which begin at `offset` of their source. A line ends with LF or CR LF; neither
+/// is part of the record, nor is a byte order mark at its beginning.
+pub fn cut_lines(bytes: &[u8], offset: u64, records: &mut Vec<Record>) {
+    let mut from = 0;
+    for end in memchr::memchr_iter(b'\n', bytes) {
+        records.push(record(bytes, from, end, offset));
+        from = end + 1;
+    }
+    if from < bytes.len() {
+        records.push(record(bytes, from, bytes.len(), offset));
+    }
+}
+
+fn record(bytes: &[u8], from: usize, end: usize, offset: u64) -> Record {
+    let mut line = &bytes[from..end];
+    let mut start = from;
+    if let [rest @ .., b'\r'] = line {
+        line = rest;
+    }
+    if let [0xef, 0xbb, 0xbf, rest @ ..] = line {
+        line = rest;
+        start += 3;
+    }
+    Record { span: Span::new(start, line.len()), offset: offset + from as u64 }
+}
+
+/// The event of a line that is longer than allowed: set aside with what was kept of it.
+pub fn push_too_long(batch: &mut Batch, record: Record, length: u64, line_bytes_max: usize) {
+    let detail = format!("a line of {length} bytes is longer than line_bytes_max ({line_bytes_max})");
+    batch.push(record.span, record.offset).end(dead(Reason::TooLarge, detail));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let bytes = b"\xef\xbb\xbfa\r\n\nb\rc\n\r\nlast";
+        let mut records = Vec::new();
+        cut_lines(bytes, 100, &mut records);
+        let got: Vec<_> = records
+            .iter()
+            .map(|r| (&bytes[r.span.start as usize..(r.span.start + r.span.len) as usize], r.offset))
+            .collect();
+        let want: [(&[u8], u64); 5] = [(b"a", 100), (b"", 106), (b"b\rc", 107), (b"", 111), (b"last", 113)];
+        assert_eq!(got, want);
+    }
+}

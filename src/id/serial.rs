@@ -1,0 +1,310 @@
+//! What is hashed: the bytes of an event that its digest is made of. `docs/ids.md` defines every byte, because what
+//! is stored under an id must be found again by next year's version.
+//!
+//! Without `source`, the record as it was read. With one text field, exactly its bytes. With several fields, or a
+//! value that is no text, by `serialization`: `v1`, which no two different lists of values share, or Logstash's text.
+
+use super::Refused;
+use super::digest::{DIGEST_BYTES_MAX, Digest};
+use super::logstash::Generation;
+use super::number;
+use super::sorted::Sort;
+use crate::batch::{EventRef, View};
+use crate::field::FieldRef;
+use crate::time::Time;
+
+/// Opens everything that is not the plain bytes of a text: it stands nowhere in UTF-8.
+const MARK: u8 = 0xff;
+const V1: u8 = 1;
+const KEEP: u8 = b'k';
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serialization {
+    V1,
+    Logstash(Generation),
+}
+
+impl Serialization {
+    pub const NAMES: [&str; 3] = ["v1", "logstash-3.5", "logstash-3.4"];
+
+    pub fn parse(name: &str) -> Option<Serialization> {
+        match name {
+            "v1" => Some(Serialization::V1),
+            "logstash-3.5" => Some(Serialization::Logstash(Generation::V35)),
+            "logstash-3.4" => Some(Serialization::Logstash(Generation::V34)),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Serialization::V1 => "v1",
+            Serialization::Logstash(Generation::V35) => "logstash-3.5",
+            Serialization::Logstash(Generation::V34) => "logstash-3.4",
+        }
+    }
+}
+
+/// Buffers a worker keeps from event to event.
+#[derive(Default)]
+pub struct Scratch {
+    pub bytes: Vec<u8>,
+    pub sort: Sort,
+}
+
+/// What of an event is hashed.
+pub struct Content {
+    source: Source,
+    serialization: Serialization,
+    /// `repeats = "keep"`: the place in the source is hashed too.
+    keep: bool,
+}
+
+enum Source {
+    /// The record as it was read.
+    Raw,
+    One(FieldRef),
+    /// In the order in which they are written.
+    Several(Vec<FieldRef>),
+}
+
+impl Content {
+    /// `source` as configured; none: the event's raw bytes.
+    pub fn new(source: Option<Vec<FieldRef>>, serialization: Serialization, keep: bool) -> Result<Content, String> {
+        let source = match source {
+            None => Source::Raw,
+            Some(mut fields) => match (fields.pop(), fields.len()) {
+                (None, _) => return Err("source names no field".to_owned()),
+                (Some(only), 0) => Source::One(only),
+                (Some(last), _) => {
+                    fields.push(last);
+                    if serialization != Serialization::V1 {
+                        fields.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+                    }
+                    Source::Several(fields)
+                }
+            },
+        };
+        Ok(Content { source, serialization, keep })
+    }
+
+    /// The digest of an event. Text in one field is hashed where it stands.
+    pub fn digest(
+        &self,
+        event: &EventRef<'_>,
+        digest: &Digest,
+        scratch: &mut Scratch,
+        out: &mut [u8; DIGEST_BYTES_MAX],
+    ) -> Result<usize, Refused> {
+        if !self.keep {
+            match &self.source {
+                Source::Raw if !event.raw().is_empty() => return Ok(digest.digest(event.raw(), out)),
+                Source::One(field) if !field.is_timestamp() => match event.get(field) {
+                    Some(View::Text(text)) if !text.is_empty() => return Ok(digest.digest(text.as_bytes(), out)),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        self.write(event, scratch)?;
+        Ok(digest.digest(&scratch.bytes, out))
+    }
+
+    /// Writes the bytes that are hashed to `scratch.bytes`.
+    pub fn write(&self, event: &EventRef<'_>, scratch: &mut Scratch) -> Result<(), Refused> {
+        let Scratch { bytes, sort } = scratch;
+        bytes.clear();
+        let full = match &self.source {
+            Source::Raw => {
+                bytes.extend_from_slice(event.raw());
+                !bytes.is_empty()
+            }
+            Source::One(field) => self.one(event, field, sort, bytes),
+            Source::Several(fields) => self.several(event, fields, sort, bytes),
+        };
+        if !full {
+            return Err(Refused::IdMissing { fields: self.fields() });
+        }
+        if self.keep {
+            keep(event, bytes);
+        }
+        Ok(())
+    }
+
+    /// One field; says whether there was anything to hash.
+    fn one(&self, event: &EventRef<'_>, field: &FieldRef, sort: &mut Sort, out: &mut Vec<u8>) -> bool {
+        match (self.serialization, event.get(field)) {
+            (_, None | Some(View::Null)) => false,
+            (_, Some(View::Text(text))) if time_of(event, field).is_none() => {
+                out.extend_from_slice(text.as_bytes());
+                !text.is_empty()
+            }
+            (Serialization::V1, Some(value)) => {
+                v1_open(out);
+                v1_field(event, field, sort, out);
+                !is_empty(&value)
+            }
+            (Serialization::Logstash(generation), Some(value)) => {
+                logstash_value(event, field, Some(&value), generation, sort, out);
+                !is_empty(&value) && !out.is_empty()
+            }
+        }
+    }
+
+    /// Several fields; says whether at least one of them has a value that is not empty.
+    fn several(&self, event: &EventRef<'_>, fields: &[FieldRef], sort: &mut Sort, out: &mut Vec<u8>) -> bool {
+        match self.serialization {
+            Serialization::V1 => v1(event, fields, sort, out),
+            Serialization::Logstash(generation) => logstash(event, fields, generation, sort, out),
+        }
+        fields.iter().any(|field| event.get(field).is_some_and(|value| !is_empty(&value)))
+    }
+
+    fn fields(&self) -> String {
+        match &self.source {
+            Source::Raw => "the record".to_owned(),
+            Source::One(field) => field.as_str().to_owned(),
+            Source::Several(fields) => {
+                let names: Vec<&str> = fields.iter().map(FieldRef::as_str).collect();
+                format!("each of {}", names.join(", "))
+            }
+        }
+    }
+}
+
+fn is_empty(value: &View<'_>) -> bool {
+    match value {
+        View::Null => true,
+        View::Text(text) => text.is_empty(),
+        View::Array(seq) | View::Object(seq) => seq.is_empty(),
+        View::Bool(_) | View::Number(_) => false,
+    }
+}
+
+/// The event's time, if that is what `field` is.
+fn time_of(event: &EventRef<'_>, field: &FieldRef) -> Option<Time> {
+    if field.is_timestamp() { event.time() } else { None }
+}
+
+/// Puts the place in the source behind the content: `0xFF k`, the content's length, the content, the place.
+fn keep(event: &EventRef<'_>, bytes: &mut Vec<u8>) {
+    let content = bytes.len();
+    bytes.extend_from_slice(&[MARK, KEEP]);
+    length(content, bytes);
+    let front = bytes.len() - content;
+    bytes.rotate_right(front);
+    event.position(bytes);
+}
+
+/// Several fields by `v1`: the mark, and then each field with its path and its value, in the order given.
+pub fn v1(event: &EventRef<'_>, fields: &[FieldRef], sort: &mut Sort, out: &mut Vec<u8>) {
+    v1_open(out);
+    for field in fields {
+        v1_field(event, field, sort, out);
+    }
+}
+
+fn v1_open(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[MARK, V1]);
+}
+
+fn v1_field(event: &EventRef<'_>, field: &FieldRef, sort: &mut Sort, out: &mut Vec<u8>) {
+    v1_path(field, out);
+    match (time_of(event, field), event.get(field)) {
+        (_, None) => out.push(b'-'),
+        (None, Some(value)) => v1_value(&value, sort, out),
+        (Some(time), _) => {
+            out.push(b'T');
+            out.extend_from_slice(&time.secs.to_be_bytes());
+            out.extend_from_slice(&time.nanos.to_be_bytes());
+        }
+    }
+}
+
+/// The path in its one spelling, every name in brackets: its length and its bytes.
+fn v1_path(field: &FieldRef, out: &mut Vec<u8>) {
+    let (opening, names) = (if field.is_metadata() { "[@metadata]" } else { "" }, field.path());
+    length(opening.len() + names.iter().map(|name| name.len() + 2).sum::<usize>(), out);
+    out.extend_from_slice(opening.as_bytes());
+    for name in names {
+        out.push(b'[');
+        out.extend_from_slice(name.as_bytes());
+        out.push(b']');
+    }
+}
+
+fn v1_value(value: &View<'_>, sort: &mut Sort, out: &mut Vec<u8>) {
+    match value {
+        View::Null => out.push(b'z'),
+        View::Bool(true) => out.push(b't'),
+        View::Bool(false) => out.push(b'f'),
+        View::Number(text) => number::exact(text, out),
+        View::Text(text) => {
+            out.push(b's');
+            v1_text(text, out);
+        }
+        View::Array(items) => {
+            out.push(b'[');
+            length(items.entries().count(), out);
+            items.entries().for_each(|(_, item)| v1_value(&item, sort, out));
+        }
+        View::Object(members) => {
+            out.push(b'{');
+            length(members.entries().count(), out);
+            sort.write(members, v1_member, out);
+        }
+    }
+}
+
+fn v1_member(key: &str, value: &View<'_>, sort: &mut Sort, out: &mut Vec<u8>) {
+    v1_text(key, out);
+    v1_value(value, sort, out);
+}
+
+fn v1_text(text: &str, out: &mut Vec<u8>) {
+    length(text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Seven bits a byte, the lowest first; all but the last have the highest bit set (LEB128).
+fn length(mut value: usize, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Several fields as Logstash joins them: `|name|value` each, in the order given, and a pipe.
+pub fn logstash(event: &EventRef<'_>, fields: &[FieldRef], generation: Generation, sort: &mut Sort, out: &mut Vec<u8>) {
+    for field in fields {
+        out.push(b'|');
+        out.extend_from_slice(field.as_str().as_bytes());
+        out.push(b'|');
+        let value = event.get(field);
+        logstash_value(event, field, value.as_ref(), generation, sort, out);
+    }
+    out.push(b'|');
+}
+
+/// One value as Logstash's text. Its events have an `@version` of 1, which ours lack.
+pub fn logstash_value(
+    event: &EventRef<'_>,
+    field: &FieldRef,
+    value: Option<&View<'_>>,
+    generation: Generation,
+    sort: &mut Sort,
+    out: &mut Vec<u8>,
+) {
+    match (time_of(event, field), value) {
+        (Some(time), _) => time.write_iso(out),
+        (None, Some(value)) => generation.write(value, sort, out),
+        (None, None) if is_version(field) => out.push(b'1'),
+        (None, None) => {}
+    }
+}
+
+/// Whether this is the field that every event of Logstash has and ours do not.
+pub fn is_version(field: &FieldRef) -> bool {
+    !field.is_metadata() && matches!(field.path(), [name] if name.as_ref() == "@version")
+}

@@ -1,0 +1,185 @@
+//! Which index an event goes to: strictly by the event itself, never by when it arrived.
+//!
+//! ```toml
+//! [index]
+//! name = "apache-%{+yyyy.MM.dd}"
+//! strict = true
+//! bad_name = "dead-letter"   # or "repair"
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::ack::Reason;
+use crate::batch::EventRef;
+use crate::template::{Template, Unit};
+use crate::time::Time;
+
+/// What to do with a name that no engine would take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadName {
+    DeadLetter,
+    /// Upper case becomes lower case, what is not allowed becomes `-`, and the name is cut to 255 bytes.
+    Repair,
+}
+
+pub struct Route {
+    template: Template,
+    bad_name: BadName,
+    /// The name depends on the time alone, and changes with this unit.
+    by_time: Option<Unit>,
+}
+
+/// The names a worker has met in the parcel it packs.
+#[derive(Default)]
+pub struct Names {
+    indices: Vec<Arc<str>>,
+    places: HashMap<Arc<str>, u32>,
+    /// The time's unit that was met last, and the index of that.
+    last: Option<(i64, u32)>,
+    text: Vec<u8>,
+}
+
+impl Names {
+    pub fn get(&self, place: u32) -> &Arc<str> {
+        &self.indices[place as usize]
+    }
+
+    /// Ends a parcel: its indices.
+    pub fn take(&mut self) -> Vec<Arc<str>> {
+        self.places.clear();
+        self.last = None;
+        std::mem::take(&mut self.indices)
+    }
+
+    fn place(&mut self, name: &str) -> u32 {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        let name: Arc<str> = name.into();
+        let place = self.indices.len() as u32;
+        self.indices.push(name.clone());
+        self.places.insert(name, place);
+        place
+    }
+}
+
+impl Route {
+    pub fn new(template: Template, bad_name: BadName) -> Route {
+        let by_time = if template.fields().is_empty() { template.unit().or(Some(Unit::Year)) } else { None };
+        Route { template, bad_name, by_time }
+    }
+
+    /// The event's index, as a place in `names`.
+    pub fn find(&self, event: &EventRef<'_>, time: Time, names: &mut Names) -> Result<u32, (Reason, String)> {
+        let bucket = self.by_time.map(|unit| bucket(unit, time));
+        if let (Some(bucket), Some((last, place))) = (bucket, names.last)
+            && bucket == last
+        {
+            return Ok(place);
+        }
+        let mut text = std::mem::take(&mut names.text);
+        text.clear();
+        let place = match self.template.render_strict(event, &mut text) {
+            Ok(()) => self.named(&text, names),
+            Err(unresolved) => Err((Reason::BadIndexName, format!("no index: {unresolved}"))),
+        };
+        names.text = text;
+        if let (Some(bucket), Ok(place)) = (bucket, &place) {
+            names.last = Some((bucket, *place));
+        }
+        place
+    }
+
+    fn named(&self, name: &[u8], names: &mut Names) -> Result<u32, (Reason, String)> {
+        let name = String::from_utf8_lossy(name);
+        match (legal(&name), self.bad_name) {
+            (Ok(()), _) => Ok(names.place(&name)),
+            (Err(why), BadName::DeadLetter) => Err((Reason::BadIndexName, format!("`{name}` {why}"))),
+            (Err(why), BadName::Repair) => match repaired(&name) {
+                Some(name) => Ok(names.place(&name)),
+                None => Err((Reason::BadIndexName, format!("`{name}` {why}"))),
+            },
+        }
+    }
+}
+
+/// A number that changes whenever the name may change. Units longer than a day change with a day.
+fn bucket(unit: Unit, time: Time) -> i64 {
+    match unit {
+        Unit::Nanos => time.secs.wrapping_mul(1_000_000_000).wrapping_add(i64::from(time.nanos)),
+        Unit::Second => time.secs,
+        Unit::Minute => time.secs.div_euclid(60),
+        Unit::Hour => time.secs.div_euclid(3600),
+        Unit::Day | Unit::Week | Unit::Month | Unit::Year => time.day(),
+    }
+}
+
+const FORBIDDEN: &[char] = &['\\', '/', '*', '?', '"', '<', '>', '|', ' ', ',', '#', ':'];
+const NAME_BYTES_MAX: usize = 255;
+
+/// Whether the engines take the name, and if not why.
+pub fn legal(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("is empty".to_string());
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("is longer than {NAME_BYTES_MAX} bytes"));
+    }
+    if name.starts_with(['_', '-', '+']) {
+        return Err("begins with `_`, `-` or `+`".to_string());
+    }
+    if name == "." || name == ".." {
+        return Err("is a folder's name".to_string());
+    }
+    match name.chars().find(|c| forbidden(*c) || c.is_uppercase()) {
+        Some(c) if c.is_uppercase() => Err(format!("holds the upper-case letter `{c}`")),
+        Some(c) => Err(format!("holds {c:?}, which no index name may")),
+        None => Ok(()),
+    }
+}
+
+fn forbidden(c: char) -> bool {
+    FORBIDDEN.contains(&c) || c.is_control()
+}
+
+fn repaired(name: &str) -> Option<String> {
+    let lower = name.to_lowercase();
+    let mut out: String = lower.chars().map(|c| if forbidden(c) { '-' } else { c }).collect();
+    let legal_start = out.trim_start_matches(['_', '-', '+']).len();
+    out.drain(..out.len() - legal_start);
+    let mut end = out.len().min(NAME_BYTES_MAX);
+    while !out.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.truncate(end);
+    legal(&out).is_ok().then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for good in ["a", "logs-2026.03.01", "a_b", ".hidden", "größe"] {
+            assert_eq!(legal(good), Ok(()), "{good}");
+        }
+        let long = "x".repeat(256);
+        for (bad, repair) in [
+            ("", None),
+            ("Logs", Some("logs")),
+            ("a b", Some("a-b")),
+            ("a/b,c", Some("a-b-c")),
+            ("_a", Some("a")),
+            ("-+_", None),
+            ("..", None),
+            ("a\n", Some("a-")),
+            ("a:b", Some("a-b")),
+            (&long, Some(&long[1..])),
+        ] {
+            assert!(legal(bad).is_err(), "{bad}");
+            assert_eq!(repaired(bad).as_deref(), repair, "{bad}");
+        }
+    }
+}

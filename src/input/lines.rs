@@ -1,0 +1,178 @@
+//! Reads a source to its end in blocks of whole lines: carries the unfinished line on, and passes over the rest of
+//! a line that is too long in bounded memory.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::Limits;
+use crate::batch::HEAD;
+use crate::codec::Block;
+
+/// How long whole lines wait for more before they are handed over in a block that is not full.
+const LINGER: Duration = Duration::from_millis(20);
+/// How often a source that is quiet is asked whether the program goes down.
+const WATCH: Duration = Duration::from_millis(200);
+
+/// What is read: something that can be waited for, or a stream (a decompressor over a file).
+pub enum Bytes<'a> {
+    Descriptor(BorrowedFd<'a>),
+    Stream(Box<dyn Read + 'a>),
+}
+
+enum Filled {
+    Some,
+    /// Nothing more for now.
+    Quiet,
+    End,
+}
+
+/// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
+pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
+
+/// Reads `bytes` to the end, or until `running` says no or nobody takes blocks any more.
+pub fn read(bytes: &mut Bytes<'_>, limits: Limits, running: &dyn Fn() -> bool, take: &mut Take<'_>) -> io::Result<()> {
+    let mut state = State::new(limits, take);
+    while running() {
+        let pending = state.has_lines();
+        let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending)?;
+        state.note_head();
+        let done = matches!(filled, Filled::End);
+        let full = state.buffer.len() >= limits.batch_bytes;
+        let ripe = done || full || matches!(filled, Filled::Quiet);
+        if ripe && !state.hand_over_lines(done) || done {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+struct State<'a, 'b> {
+    limits: Limits,
+    take: &'a mut Take<'b>,
+    buffer: Vec<u8>,
+    /// Where the buffer begins in the source.
+    offset: u64,
+    head: Vec<u8>,
+    /// Bytes of the buffer known to hold no line feed.
+    searched: usize,
+    /// Bytes passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
+    skipped: Option<u64>,
+}
+
+impl<'a, 'b> State<'a, 'b> {
+    fn new(limits: Limits, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        let buffer = Vec::with_capacity(limits.batch_bytes);
+        State { limits, take, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
+    }
+
+    fn has_lines(&self) -> bool {
+        memchr::memchr(b'\n', &self.buffer).is_some()
+    }
+
+    fn note_head(&mut self) {
+        if self.head.len() < HEAD && self.offset == 0 && self.skipped.is_none() {
+            self.head.clear();
+            self.head.extend_from_slice(&self.buffer[..self.buffer.len().min(HEAD)]);
+        }
+    }
+
+    /// Hands over the whole lines in the buffer, at the end of the source the last one too.
+    fn hand_over_lines(&mut self, end: bool) -> bool {
+        if self.skipped.is_some() && !self.end_long_line(end) {
+            return true;
+        }
+        let cut = if end {
+            self.buffer.len()
+        } else {
+            memchr::memrchr(b'\n', &self.buffer[self.searched..]).map_or(0, |at| self.searched + at + 1)
+        };
+        if cut > 0 {
+            return self.hand_over(cut, None);
+        }
+        self.searched = self.buffer.len();
+        if self.buffer.len() > self.limits.line_bytes_max {
+            self.skipped = Some(0);
+            self.skip_from(self.limits.line_bytes_max);
+        }
+        true
+    }
+
+    /// Forgets what stands at `from` and behind.
+    fn skip_from(&mut self, from: usize) {
+        if let Some(skipped) = &mut self.skipped {
+            *skipped += (self.buffer.len() - from) as u64;
+        }
+        self.buffer.truncate(from);
+    }
+
+    /// Looks for the end of a line that is too long; true once it was found and the line handed over.
+    fn end_long_line(&mut self, end: bool) -> bool {
+        let kept = self.limits.line_bytes_max;
+        let found = memchr::memchr(b'\n', &self.buffer[kept..]);
+        if found.is_none() && !end {
+            self.skip_from(kept);
+            return false;
+        }
+        let rest = self.buffer.split_off(kept);
+        let (line_end, consumed) = found.map_or((rest.len(), rest.len()), |at| (at, at + 1));
+        let length = kept as u64 + self.skipped.take().unwrap_or(0) + line_end as u64;
+        self.hand_over(kept, Some(length));
+        self.offset += length - kept as u64 + (consumed - line_end) as u64;
+        self.buffer.extend_from_slice(&rest[consumed..]);
+        self.searched = 0;
+        true
+    }
+
+    fn hand_over(&mut self, cut: usize, too_long: Option<u64>) -> bool {
+        let mut next = Vec::with_capacity(self.limits.batch_bytes.max(self.buffer.len() - cut));
+        next.extend_from_slice(&self.buffer[cut..]);
+        self.buffer.truncate(cut);
+        let bytes = std::mem::replace(&mut self.buffer, next);
+        let block = Block { bytes, offset: self.offset, too_long };
+        self.offset += cut as u64;
+        self.searched = 0;
+        (self.take)(block, &self.head)
+    }
+}
+
+impl Bytes<'_> {
+    /// Appends what there is, up to `batch_bytes` in all or some more of a line that is longer. With `pending`
+    /// lines it waits for more only a moment.
+    fn fill(&mut self, buffer: &mut Vec<u8>, batch_bytes: usize, pending: bool) -> io::Result<Filled> {
+        if buffer.len() >= batch_bytes {
+            buffer.reserve(batch_bytes);
+        }
+        let room = buffer.capacity() - buffer.len();
+        match self {
+            Bytes::Stream(stream) => {
+                let read = stream.by_ref().take(room as u64).read_to_end(buffer)?;
+                Ok(if read < room { Filled::End } else { Filled::Some })
+            }
+            Bytes::Descriptor(descriptor) => {
+                if !ready(descriptor.as_fd(), if pending { LINGER } else { WATCH })? {
+                    return Ok(Filled::Quiet);
+                }
+                match rustix::io::read(descriptor, rustix::buffer::spare_capacity(buffer)) {
+                    Ok(0) => Ok(Filled::End),
+                    Ok(_) => Ok(Filled::Some),
+                    Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Filled::Some),
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+}
+
+/// Whether there is something to read (or the end) within `wait`.
+fn ready(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
+    let mut wanted = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+    match rustix::event::poll(&mut wanted, Some(&wait)) {
+        Ok(count) => Ok(count > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

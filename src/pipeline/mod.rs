@@ -1,0 +1,105 @@
+//! A pipeline: what a pipeline file describes, ready to run.
+
+pub mod explain;
+pub mod check;
+pub mod pack;
+pub mod progress;
+pub mod read;
+pub mod run;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::batch::{Batch, Source, Span};
+use crate::codec::{self, Block, Codec, Record};
+use crate::filter::{Clock, Step};
+use crate::id::Ids;
+use crate::index::Route;
+use crate::input::{self, Limits};
+use crate::output;
+use crate::stamp::Stamp;
+use crate::time::Time;
+
+pub struct Pipeline {
+    pub name: String,
+    pub inputs: Vec<Input>,
+    pub steps: Vec<Step>,
+    pub stamp: Stamp,
+    pub ids: Ids,
+    pub route: Route,
+    /// An id says less than the whole event, so an older version must never overwrite a newer one.
+    pub ordered: bool,
+    /// What breaks the promise of no duplicates is refused.
+    pub strict: bool,
+    /// The index names, with `*` for what differs.
+    pub index_pattern: String,
+    pub output: output::Config,
+    pub letters: PathBuf,
+    pub tuning: Tuning,
+    /// The clock stands still at this time.
+    pub now: Option<Time>,
+}
+
+pub struct Input {
+    pub kind: InputKind,
+    pub codec: Box<dyn Codec>,
+    pub line_bytes_max: usize,
+}
+
+pub enum InputKind {
+    Stdin,
+    File(input::file::Config),
+}
+
+/// What a pipeline takes of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    pub workers: usize,
+    pub batch_bytes: usize,
+    pub bytes_in_flight_max: usize,
+}
+
+impl Pipeline {
+    pub fn limits(&self, input: usize) -> Limits {
+        let line_bytes_max = self.inputs[input].line_bytes_max;
+        Limits { batch_bytes: self.tuning.batch_bytes, line_bytes_max }
+    }
+
+    pub fn clock(&self) -> Clock {
+        Clock { now: self.now.unwrap_or_else(Time::now) }
+    }
+
+    /// A block's events as they are to be stored: decoded, filtered, with their time or their fate.
+    pub fn transform(&self, input: usize, block: Block, source: Arc<Source>, records: &mut Vec<Record>) -> Batch {
+        let (input, clock) = (&self.inputs[input], self.clock());
+        records.clear();
+        if let Some(length) = block.too_long {
+            let record = Record { span: Span::new(0, block.bytes.len()), offset: block.offset };
+            let mut batch = Batch::new(block.bytes, source);
+            codec::push_too_long(&mut batch, record, length, input.line_bytes_max);
+            return batch;
+        }
+        codec::cut_lines(&block.bytes, block.offset, records);
+        let mut batch = Batch::new(block.bytes, source);
+        let allowed = |r: &Record| r.span.len as usize <= input.line_bytes_max;
+        if records.iter().all(allowed) {
+            input.codec.decode(&mut batch, records);
+        } else {
+            for run in records.chunk_by(|a, b| allowed(a) == allowed(b)) {
+                if allowed(&run[0]) {
+                    input.codec.decode(&mut batch, run);
+                    continue;
+                }
+                for long in run {
+                    let length = u64::from(long.span.len);
+                    codec::push_too_long(&mut batch, *long, length, input.line_bytes_max);
+                }
+            }
+        }
+        for step in &self.steps {
+            step.apply(&mut batch, &clock);
+        }
+        self.stamp.apply(&mut batch, &clock);
+        batch
+    }
+}

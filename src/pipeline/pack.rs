@@ -1,0 +1,158 @@
+//! Packs a batch for the output: each live event gets its id and its index, and its bytes in the body; each other
+//! event gets its letter or is counted as dropped.
+
+use std::sync::Arc;
+
+use super::Pipeline;
+use crate::ack::{Letter, Reason};
+use crate::batch::{Batch, Death, EventRef, Fate};
+use crate::id;
+use crate::index::Names;
+use crate::json;
+use crate::output::{Form, Item};
+use crate::time::Time;
+
+/// What became of a batch.
+#[derive(Default)]
+pub struct Packed {
+    pub body: Vec<u8>,
+    pub items: Vec<Item>,
+    pub indices: Vec<Arc<str>>,
+    pub letters: Vec<Letter>,
+    pub dropped: u64,
+}
+
+/// Where an event goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Address {
+    /// A place among the packer's names.
+    pub index: u32,
+    /// The id is in the packer's id buffer; false where the engine makes it.
+    pub has_id: bool,
+}
+
+/// A worker's packer: scratch space that outlives the batch.
+pub struct Packer<'a> {
+    pipeline: &'a Pipeline,
+    form: Form,
+    names: Names,
+    /// For each name, what stands in a bulk body before the id.
+    heads: Vec<Vec<u8>>,
+    id: Vec<u8>,
+    scratch: id::Scratch,
+}
+
+impl<'a> Packer<'a> {
+    pub fn new(pipeline: &'a Pipeline, form: Form) -> Packer<'a> {
+        let (names, scratch) = (Names::default(), id::Scratch::default());
+        Packer { pipeline, form, names, heads: Vec::new(), id: Vec::new(), scratch }
+    }
+
+    pub fn pack(&mut self, batch: &Batch) -> Packed {
+        let mut packed = Packed::default();
+        // the source and as much again as an action line usually takes
+        packed.body.reserve(batch.weight() + batch.len() * 96);
+        packed.items.reserve(batch.len());
+        for index in 0..batch.len() {
+            let event = batch.event(index);
+            match event.fate() {
+                Fate::Dropped => packed.dropped += 1,
+                Fate::Dead(death) => packed.letters.push(letter(&event, death, None, None)),
+                Fate::Live => self.deliver(&event, &mut packed),
+            }
+        }
+        packed.indices = self.names.take();
+        self.heads.clear();
+        packed
+    }
+
+    fn deliver(&mut self, event: &EventRef<'_>, packed: &mut Packed) {
+        match self.address(event) {
+            Ok(address) => self.write(event, address, packed),
+            Err((reason, detail)) => {
+                packed.letters.push(letter(event, &Death { reason, detail }, None, None));
+            }
+        }
+    }
+
+    /// Finds the event's id and index.
+    pub fn address(&mut self, event: &EventRef<'_>) -> Result<Address, (Reason, String)> {
+        let time = event.time().unwrap_or(Time::EPOCH);
+        self.id.clear();
+        let has_id = self.pipeline.ids.write(event, time, &mut self.scratch, &mut self.id)?;
+        let index = self.pipeline.route.find(event, time, &mut self.names)?;
+        Ok(Address { index, has_id })
+    }
+
+    /// The id that [`Packer::address`] found.
+    pub fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    pub fn index_name(&self, address: Address) -> &str {
+        self.names.get(address.index)
+    }
+
+    fn write(&mut self, event: &EventRef<'_>, address: Address, packed: &mut Packed) {
+        let body = &mut packed.body;
+        let head_at = body.len();
+        match self.form {
+            Form::Lines => {}
+            Form::Rows => body.extend_from_slice(&self.id),
+            Form::Bulk(action) => {
+                while self.heads.len() <= address.index as usize {
+                    let name = self.names.get(self.heads.len() as u32);
+                    let mut head = format!("{{\"{}\":{{\"_index\":", action.as_str()).into_bytes();
+                    json::write_string(name.as_bytes(), &mut head);
+                    self.heads.push(head);
+                }
+                body.extend_from_slice(&self.heads[address.index as usize]);
+                if address.has_id {
+                    body.extend_from_slice(b",\"_id\":");
+                    json::write_string(&self.id, body);
+                }
+                body.extend_from_slice(b"}}\n");
+            }
+        }
+        let source_at = body.len();
+        event.write_source(body);
+        body.push(b'\n');
+        packed.items.push(Item {
+            head_at: head_at as u32,
+            source_at: source_at as u32,
+            end: body.len() as u32,
+            index: address.index,
+            id_hash: if self.pipeline.ordered { hash(&self.id) } else { 0 },
+            offset: event.offset(),
+        });
+    }
+}
+
+/// FNV-1a: only to tell lanes apart.
+fn hash(id: &[u8]) -> u32 {
+    id.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// The letter of an event that ends before the output.
+pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Option<String>) -> Letter {
+    let has_event = !event.fields().is_empty();
+    let json = has_event.then(|| {
+        let mut json = Vec::new();
+        event.write_source(&mut json);
+        json
+    });
+    Letter {
+        reason: death.reason,
+        detail: death.detail.clone(),
+        event: json,
+        raw: event.raw().to_vec(),
+        id,
+        index,
+        action: None,
+        status: None,
+        error: None,
+        attempts: 0,
+        source: event.source().name.to_string(),
+        offset: event.offset(),
+    }
+}

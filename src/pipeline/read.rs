@@ -1,0 +1,261 @@
+//! A pipeline file's sections as a [`Pipeline`], with everything `check` needs to speak of it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Input, InputKind, Pipeline, Tuning};
+use crate::batch::HEAD;
+use crate::codec::{Codec, json, plain};
+use crate::config::{self, Help, Report, Section};
+use crate::filter::{self, Step};
+use crate::id::Choice;
+use crate::index::{BadName, Route};
+use crate::input;
+use crate::output;
+use crate::stamp::{Missing, Stamp};
+use crate::template::Template;
+use crate::time::Time;
+
+/// What the command line says about every pipeline.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub sets: Vec<String>,
+    pub once: bool,
+    pub now: Option<Time>,
+    pub state: Option<PathBuf>,
+    /// Only looks at events: the input's way of reading does not matter.
+    pub explain: bool,
+}
+
+/// A pipeline with what is said about it.
+pub struct Plan {
+    pub pipeline: Pipeline,
+    pub choice: Said,
+    pub index: Template,
+    pub strict: bool,
+    pub state: PathBuf,
+}
+
+/// What is left of the `[id]` section to speak of.
+pub struct Said {
+    pub definition: String,
+    pub repeatable: bool,
+    pub source: Vec<crate::field::FieldRef>,
+    pub raw: bool,
+    pub rule_assumed: bool,
+    pub keep: bool,
+    pub odds: Option<String>,
+}
+
+/// Reads a pipeline file: the plan if nothing is wrong, and what is to be said of it.
+pub fn read(path: &Path, text: &[u8], options: &Options, env: &dyn Fn(&str) -> Option<String>) -> (Option<Plan>, Report) {
+    let shown = path.display().to_string();
+    config::read(&shown, text, &options.sets, env, |root| plan(root, path, options))
+}
+
+fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
+    let inputs = inputs(root, options);
+    let steps = steps(root);
+    let id = root.table_or_empty("id");
+    let (rate, size) = (crate::id::odds::EVENTS_PER_SECOND_ASSUMED, crate::id::odds::EVENTS_IN_INDEX_ASSUMED);
+    let rate = id.float("events_per_second", 0.001..=1e9).or(rate);
+    let choice = Choice::read(&id, rate, size / crate::id::odds::EVENTS_PER_SECOND_ASSUMED * rate);
+    let stamp = stamp(&root.table_or_empty("time"));
+    let index = root.table_or_empty("index");
+    let name = index.parsed("name", Template::parse).required();
+    let strict = index.bool("strict").or(true);
+    let bad_name = [("dead-letter", BadName::DeadLetter), ("repair", BadName::Repair)];
+    let bad_name = index.one_of("bad_name", &bad_name).or(BadName::DeadLetter);
+    let out = root.table_or_empty("output");
+    let output = output::Config::read(&out);
+    let letters = root.table_or_empty("dead_letter").path("path").optional();
+    let state = root.table_or_empty("state").path("path").optional();
+    let tuning = tuning(&root.table_or_empty("tuning"));
+    if let Some(choice) = &choice {
+        refuse_unstrict(&id, choice, strict);
+    }
+    let (choice, name, output) = (choice?, name?, output?);
+    refuse_index_parts(&index, &name, strict);
+    let state = options.state.clone().or(state).unwrap_or_else(|| default_state(path));
+    let letters = letters.unwrap_or_else(|| state.join("dead-letters.ndjson"));
+    let Choice { ids, definition, repeatable, source, raw, rule_assumed, keep, odds } = choice;
+    let ids = match (&output, ids) {
+        // there is no engine to make ids
+        (output::Config::Sqlite(_), crate::id::Ids::Auto) => crate::id::Ids::sortable_uuid(),
+        (_, ids) => ids,
+    };
+    let ordered = !raw && repeatable && output.action() == output::Action::Index;
+    let pipeline = Pipeline {
+        name: stem(path),
+        inputs: inputs?,
+        steps: steps?,
+        stamp,
+        ids,
+        route: Route::new(name.clone(), bad_name),
+        ordered,
+        strict,
+        index_pattern: name.pattern(),
+        output,
+        letters,
+        tuning,
+        now: options.now,
+    };
+    let choice = Said { definition, repeatable, source, raw, rule_assumed, keep, odds };
+    Some(Plan { pipeline, choice, index: name, strict, state })
+}
+
+fn inputs(root: &Section<'_>, options: &Options) -> Option<Vec<Input>> {
+    let tables = root.tables("input").required()?;
+    let mut inputs = Vec::new();
+    let mut stdin = 0;
+    for t in tables {
+        let kind = t.one_of("type", &[("stdin", true), ("file", false)]).required();
+        let kind = match kind {
+            Some(true) => {
+                stdin += 1;
+                if stdin > 1 {
+                    t.fail_at("type", "standard input can be read by one input only", ());
+                }
+                Some(InputKind::Stdin)
+            }
+            Some(false) => files(&t, options),
+            None => None,
+        };
+        let codec = codec(&t);
+        let line_bytes_max = t.bytes("line_bytes_max", HEAD as u64..=256 << 20).or(1 << 20) as usize;
+        match (kind, codec) {
+            (Some(kind), Some(codec)) => inputs.push(Some(Input { kind, codec, line_bytes_max })),
+            (None, _) => {
+                t.skip_rest();
+                inputs.push(None);
+            }
+            _ => inputs.push(None),
+        }
+        t.finish();
+    }
+    inputs.into_iter().collect()
+}
+
+fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
+    let paths = t.texts("paths").required();
+    let exclude = t.texts("exclude").or_default();
+    for (key, patterns) in [("paths", paths.iter().flatten()), ("exclude", Some(&exclude).into_iter().flatten())] {
+        for pattern in patterns {
+            if let Err(error) = glob::Pattern::new(pattern) {
+                t.fail_at(key, format!("`{pattern}` is not a pattern: {}", error.msg), ());
+            }
+        }
+    }
+    if !options.once && !options.explain {
+        let note = "run with `--once` to read the files there are to their ends";
+        t.fail_at("type", "following files as they grow is not built yet", Help::default().note(note));
+    }
+    let paths = paths?;
+    if paths.is_empty() {
+        t.fail_at("paths", "no path is given", ());
+    }
+    Some(InputKind::File(input::file::Config { paths, exclude }))
+}
+
+type BuildCodec = fn(&Section<'_>) -> Option<Box<dyn Codec>>;
+
+/// Every codec, by its `type`.
+const CODECS: &[(&str, BuildCodec)] = &[
+    ("plain", |t| {
+        let charset = t.text("charset").optional();
+        match plain::Plain::build(charset.as_deref()) {
+            Ok(plain) => Some(Box::new(plain)),
+            Err(why) => {
+                t.fail_at("charset", why, ());
+                None
+            }
+        }
+    }),
+    ("json", |t| {
+        let choices = [("dead-letter", json::OnError::DeadLetter), ("tag", json::OnError::Tag)];
+        Some(Box::new(json::Json::new(t.one_of("on_error", &choices).or(json::OnError::DeadLetter))))
+    }),
+];
+
+/// The codec of an input; without one, `plain`.
+fn codec(t: &Section<'_>) -> Option<Box<dyn Codec>> {
+    if !t.has("codec") {
+        return plain::Plain::build(None).ok().map(|plain| Box::new(plain) as Box<dyn Codec>);
+    }
+    let c = t.component("codec").required()?;
+    let codec = match c.one_of("type", CODECS).required() {
+        Some(build) => build(&c),
+        None => {
+            c.skip_rest();
+            None
+        }
+    };
+    c.finish();
+    codec
+}
+
+fn steps(root: &Section<'_>) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    for t in root.tables("filter").or_default() {
+        steps.push(filter::read(&t));
+        t.finish();
+    }
+    steps.into_iter().collect()
+}
+
+fn stamp(t: &Section<'_>) -> Stamp {
+    let missing = [("dead-letter", Missing::DeadLetter), ("now", Missing::Now)];
+    let missing = t.one_of("missing", &missing).or(Missing::DeadLetter);
+    let past = t.duration("past", Duration::ZERO..).optional();
+    let future = t.duration("future", Duration::ZERO..).or(Duration::from_secs(86_400));
+    let secs = |d: Duration| i64::try_from(d.as_secs()).unwrap_or(i64::MAX);
+    Stamp { missing, past_secs: past.map(secs), future_secs: Some(secs(future)) }
+}
+
+fn tuning(t: &Section<'_>) -> Tuning {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Tuning {
+        workers: t.integer("workers", 1..=256).or(cores),
+        batch_bytes: t.bytes("batch_bytes", 4096..=64 << 20).or(1 << 20) as usize,
+        bytes_in_flight_max: t.bytes("bytes_in_flight_max", 1 << 20..=1 << 36).or(64 << 20) as usize,
+    }
+}
+
+/// Ids that a second reading does not find again are no promise of no duplicates.
+fn refuse_unstrict(id: &Section<'_>, choice: &Choice, strict: bool) {
+    if strict && !choice.repeatable {
+        let note = "set `strict = false` in [index] to take duplicates on a replay, or take a scheme that follows from \
+                    the event: time-hash, compact, hash or field";
+        let key = if id.has("method") && !id.has("version") && choice.definition.starts_with("time") {
+            "method"
+        } else {
+            "scheme"
+        };
+        let message = "a replay would store the same event under another id, and [index] strict promises no duplicates";
+        id.fail_at(key, message, Help::default().note(note));
+    }
+}
+
+/// An index that depends on when an event arrives breaks the promise as well: nothing in a template does today, but
+/// a name that can never be legal is told at once.
+fn refuse_index_parts(index: &Section<'_>, name: &Template, _strict: bool) {
+    if name.is_constant()
+        && let Err(why) = crate::index::legal(name.as_str())
+    {
+        index.fail_at("name", format!("no engine takes this index name: it {why}"), ());
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "pipeline".to_string(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Where a pipeline keeps its state unless told: in the user's state folder, by the file's name and place.
+fn default_state(path: &Path) -> PathBuf {
+    let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(place.to_string_lossy().as_bytes());
+    let name = format!("{}-{}", stem(path), hex::encode(&digest[..4]));
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|base| base.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    base.or_else(home).unwrap_or_else(|| PathBuf::from(".")).join("onceline").join(name)
+}

@@ -1,0 +1,95 @@
+//! Runs a pipeline: the only code that knows threads and queues.
+//!
+//! ```text
+//! inputs (a thread each) -> jobs -> workers -> slots, in the order read -> output (one thread)
+//!                                      \_____________ ends of events _____________/
+//!                                                           v
+//!                                        ack (one thread): letters, counts, positions
+//! ```
+
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use super::pack::Packer;
+use super::{InputKind, Pipeline};
+use crate::ack::{self, Acks, LetterFile, Shared, Summary, Tally};
+use crate::input::budget::Budget;
+use crate::input::{Intake, Job, stdin};
+use crate::output::{self, Form, Parcel, Phases};
+
+/// Parcels that may wait for the output or be in the making.
+const SLOTS_MAX: usize = 8;
+
+/// How a pipeline ended.
+pub struct Ending {
+    pub summary: Summary,
+    /// What kept it from its end.
+    pub errors: Vec<anyhow::Error>,
+}
+
+/// Runs until every input has ended and all is settled, or until `phases` says otherwise.
+pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending {
+    let output = match pipeline.output.open(pipeline) {
+        Ok(output) => output,
+        Err(error) => return Ending { summary: Summary::default(), errors: vec![error] },
+    };
+    let form = output.form();
+    let mut letters = LetterFile::new(pipeline.letters.clone());
+    let (acks, settled) = Acks::channel();
+    let (slots, parcels) = output::queue(SLOTS_MAX);
+    let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
+    let taken = Mutex::new(taken);
+    let budget = Budget::new(pipeline.tuning.bytes_in_flight_max);
+    let errors = Mutex::new(Vec::new());
+    let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+    thread::scope(|scope| {
+        scope.spawn(|| ack::run(&settled, &mut letters, shared, phases));
+        let output_acks = acks.clone();
+        scope.spawn(|| output.run(parcels, output_acks, phases.clone()).unwrap_or_else(&fail));
+        for _ in 0..pipeline.tuning.workers {
+            let acks = acks.clone();
+            scope.spawn(|| work(pipeline, form, &taken, acks));
+        }
+        drop(acks);
+        for input in 0..pipeline.inputs.len() {
+            let (jobs, slots, budget) = (jobs.clone(), slots.clone(), budget.clone());
+            let (shared, phases, limits) = (shared.clone(), phases.clone(), pipeline.limits(input));
+            let intake = Intake { input, limits, jobs, slots, budget, shared, phases };
+            let fail = &fail;
+            scope.spawn(move || take_in(pipeline, &intake).unwrap_or_else(fail));
+        }
+        drop((jobs, slots));
+    });
+    let summary = shared.lock().0;
+    Ending { summary, errors: errors.into_inner().unwrap_or_else(PoisonError::into_inner) }
+}
+
+fn take_in(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
+    match &pipeline.inputs[intake.input].kind {
+        InputKind::Stdin => stdin::run(intake),
+        InputKind::File(config) => config.run(intake),
+    }
+}
+
+/// One worker: takes blocks as they come, whatever source they are of.
+fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: Acks) {
+    let mut packer = Packer::new(pipeline, form);
+    let mut records = Vec::new();
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { input, block, source, receipt, slot }) = job else { return };
+        let name = source.name.clone();
+        let batch = pipeline.transform(input, block, source, &mut records);
+        let packed = packer.pack(&batch);
+        receipt.open(batch.len());
+        let tally = Tally { events_in: batch.len() as u64, dropped: packed.dropped, ..Tally::default() };
+        drop(batch);
+        acks.finish(&receipt, tally, packed.letters);
+        if !packed.items.is_empty() {
+            let (body, items, indices) = (packed.body, packed.items, packed.indices);
+            // if the output is gone the parcel is dropped, and stays unsettled
+            let _ = slot.send(Parcel { body, items, indices, source: name, receipt });
+        }
+    }
+}
