@@ -128,6 +128,8 @@ pub struct Batch {
     nodes: Vec<Node>,
     source: Arc<Source>,
     scratch: Vec<(Span, Span)>,
+    /// What filters write into before it becomes a value; kept so that it need not be made for each event.
+    draft: Vec<u8>,
 }
 
 impl Batch {
@@ -564,28 +566,30 @@ impl<'a> EventRef<'a> {
         field.path().iter().try_fold(View::Object(root), |view, name| view.member(name))
     }
 
-    /// The event's time as it stands in `@timestamp`: RFC 3339 text or a number.
+    /// The event's time as it stands in `@timestamp`: a number, or text that [`crate::stamp::from_text`] reads.
     pub fn time(&self) -> Option<Time> {
         if let Some(time) = self.event().time {
             return Some(time);
         }
         let node = self.batch.find(self.event().fields, b"@timestamp")?;
         match self.batch.nodes[node as usize].value {
-            Value::Text(span) => Time::rfc3339(self.batch.bytes(span)),
+            Value::Text(span) => crate::stamp::from_text(self.batch.bytes(span)),
             Value::Json(span) => match self.batch.bytes(span) {
-                [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => Time::rfc3339(inner),
-                text @ [b'"', ..] => Time::rfc3339(View::of_json(text).as_text()?.as_bytes()),
+                [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => crate::stamp::from_text(inner),
+                text @ [b'"', ..] => crate::stamp::from_text(View::of_json(text).as_text()?.as_bytes()),
                 text => crate::stamp::from_number(std::str::from_utf8(text).ok()?),
             },
             _ => None,
         }
     }
 
-    /// Whether `@timestamp` is a number, which no engine should be sent.
-    pub fn has_numeric_time(&self) -> bool {
-        let node = self.batch.find(self.event().fields, b"@timestamp");
-        let value = node.map(|n| self.batch.nodes[n as usize].value);
-        matches!(value, Some(Value::Json(span)) if matches!(self.batch.bytes(span).first(), Some(b'-' | b'0'..=b'9')))
+    /// Whether `@timestamp` is anything but RFC 3339 text, which is all that every engine reads the same way.
+    pub fn has_foreign_time(&self) -> bool {
+        match self.get(&FieldRef::top("@timestamp")) {
+            Some(View::Text(text)) => Time::rfc3339(text.as_bytes()).is_none(),
+            Some(_) => true,
+            None => false,
+        }
     }
 
     /// What tells this event's place in its source from every other: a digest of the source's beginning (up to
@@ -715,12 +719,12 @@ impl EventMut<'_> {
         self.take(field).is_some()
     }
 
-    /// Adds to `tags`, once: a single text becomes a list first.
+    /// Adds to `tags`, once: a single text becomes a list first. What can be no tags is moved to `_tags`.
     pub fn add_tag(&mut self, tag: &str) {
         let tags = FieldRef::top("tags");
         let mut list = vec![b'['];
         match self.get(&tags) {
-            Some(View::Array(seq)) => {
+            Some(View::Array(seq)) if seq.entries().all(|(_, value)| value.as_text().is_some()) => {
                 for (_, value) in seq.entries() {
                     if value.as_text() == Some(tag) {
                         return;
@@ -730,15 +734,96 @@ impl EventMut<'_> {
                 }
             }
             Some(View::Text(text)) if text == tag => return,
-            Some(View::Null) | None => {}
-            Some(other) => {
-                other.write_json(&mut list);
+            Some(text @ View::Text(_)) => {
+                text.write_json(&mut list);
                 list.push(b',');
+            }
+            Some(View::Null) | None => {}
+            Some(_) => {
+                self.set_tags_aside(&tags);
+                list.extend_from_slice(br#""_tagsparsefailure","#);
             }
         }
         json::write_string(tag.as_bytes(), &mut list);
         list.push(b']');
         self.set(&tags, New::Json(&list));
+    }
+
+    fn set_tags_aside(&mut self, tags: &FieldRef) {
+        let mut list = vec![b'['];
+        if let Some(odd) = self.get(tags) {
+            odd.write_json(&mut list);
+        }
+        list.push(b']');
+        self.set(&FieldRef::top("_tags"), New::Json(&list));
+    }
+
+    /// Takes from `tags`; true if it was there.
+    pub fn remove_tag(&mut self, tag: &str) -> bool {
+        let tags = FieldRef::top("tags");
+        let mut list = vec![b'['];
+        let mut found = false;
+        match self.get(&tags) {
+            Some(View::Array(seq)) => {
+                for (_, value) in seq.entries() {
+                    if value.as_text() == Some(tag) {
+                        found = true;
+                        continue;
+                    }
+                    if list.len() > 1 {
+                        list.push(b',');
+                    }
+                    value.write_json(&mut list);
+                }
+            }
+            Some(View::Text(text)) => found = text == tag,
+            _ => {}
+        }
+        list.push(b']');
+        found && self.set(&tags, New::Json(&list))
+    }
+
+    /// An empty buffer to write into, to be given back by [`EventMut::keep_draft`].
+    pub fn take_draft(&mut self) -> Vec<u8> {
+        let mut draft = std::mem::take(&mut self.batch.draft);
+        draft.clear();
+        draft
+    }
+
+    pub fn keep_draft(&mut self, draft: Vec<u8>) {
+        self.batch.draft = draft;
+    }
+
+    /// Sets a top-level field for each member of the clean JSON object `whole`, whose members `entries` tells. What
+    /// is in its `@metadata` goes there.
+    pub fn absorb(&mut self, whole: &[u8], entries: &[json::Entry]) {
+        let base = self.batch.write(whole).start;
+        let place = |(at, len): (u32, u32)| Span { start: base + at, len };
+        self.batch.events[self.index].json = None;
+        self.batch.events[self.index].time = None;
+        for entry in entries {
+            let (key, value) = (place(entry.key), Value::Json(place(entry.value)));
+            if self.batch.bytes(key) == b"@metadata" {
+                self.absorb_metadata(value);
+            } else {
+                self.put_member(Parent::Fields(self.index), key, value);
+            }
+        }
+    }
+
+    fn absorb_metadata(&mut self, value: Value) {
+        let Some((list, true)) = self.batch.expand(value) else { return };
+        let members: Vec<Node> = self.batch.chain(list).map(|n| self.batch.nodes[n as usize]).collect();
+        for member in members {
+            self.put_member(Parent::Metadata(self.index), member.key, member.value);
+        }
+    }
+
+    fn put_member(&mut self, parent: Parent, key: Span, value: Value) {
+        match self.batch.find(self.batch.head(parent), self.batch.bytes(key)) {
+            Some(node) => self.batch.nodes[node as usize].value = value,
+            None => drop(self.batch.append(parent, key, value)),
+        }
     }
 
     /// Fixes the event's time, once `@timestamp` is known to say the same.
@@ -790,10 +875,11 @@ fn float_text(number: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn of(text: &str) -> Batch {
+    /// A batch of the one event that the JSON text is.
+    pub fn of(text: &str) -> Batch {
         let mut batch = Batch::new(text.as_bytes().to_vec(), Arc::default());
         let mut entries = Vec::new();
         json::Scanner::default().scan(text.as_bytes(), true, &mut entries).unwrap();
@@ -865,6 +951,12 @@ mod tests {
             batch.event_mut(0).add_tag(tag);
         }
         assert_eq!(source(&batch), r#"{"tags":["foo","bar","b\"z"]}"#);
+        assert!(batch.event_mut(0).remove_tag("foo"));
+        assert!(!batch.event_mut(0).remove_tag("foo"));
+        assert_eq!(source(&batch), r#"{"tags":["bar","b\"z"]}"#);
+        let mut batch = of(r#"{"tags":{"k":"v"}}"#);
+        batch.event_mut(0).add_tag("t");
+        assert_eq!(source(&batch), r#"{"tags":["_tagsparsefailure","t"],"_tags":[{"k":"v"}]}"#);
     }
 
     #[test]

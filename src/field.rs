@@ -30,6 +30,15 @@ impl FieldRef {
         Ok(FieldRef { text: text.into(), path: path.into(), metadata })
     }
 
+    /// As [`FieldRef::parse`], where brackets within names are written escaped.
+    pub fn parse_escaped(text: &str, escapes: Escapes) -> Result<FieldRef, String> {
+        let mut field = FieldRef::parse(text)?;
+        for name in &mut field.path {
+            *name = escapes.resolve(name).into();
+        }
+        Ok(field)
+    }
+
     /// A reference to one top-level field, whatever its name contains.
     pub fn top(name: &str) -> FieldRef {
         FieldRef { text: name.into(), path: [name.into()].into(), metadata: name == "@metadata" }
@@ -66,6 +75,37 @@ impl FieldRef {
         }
         out
     }
+}
+
+/// How a bracket within a name is written: `[a%5B0%5D]` or `[a&#91;0&#93;]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escapes {
+    Percent,
+    Ampersand,
+}
+
+impl Escapes {
+    fn resolve(self, name: &str) -> String {
+        let (mut out, mut rest) = (String::with_capacity(name.len()), name);
+        while let Some(c) = rest.chars().next() {
+            let found = match self {
+                Escapes::Percent => rest.strip_prefix('%').and_then(|r| Some((hex_char(r.get(..2)?)?, 3))),
+                Escapes::Ampersand => rest.strip_prefix("&#").and_then(|r| {
+                    let end = r.find(';')?;
+                    Some((char::from_u32(r[..end].parse().ok()?)?, end + 3))
+                }),
+            };
+            let (resolved, used) = found.unwrap_or((c, c.len_utf8()));
+            out.push(resolved);
+            rest = &rest[used..];
+        }
+        out
+    }
+}
+
+/// Only ASCII: what brackets need.
+fn hex_char(digits: &str) -> Option<char> {
+    u8::from_str_radix(digits, 16).ok().filter(u8::is_ascii).map(char::from)
 }
 
 impl fmt::Display for FieldRef {
@@ -132,5 +172,13 @@ mod tests {
         assert_eq!(meta.path(), ["x".into()]);
         assert_eq!(meta.canonical(), "[@metadata][x]");
         assert_eq!(FieldRef::parse("a").unwrap().canonical(), "[a]");
+        for (text, escapes, want) in [
+            ("[a%5B0%5d]", Escapes::Percent, "a[0]"),
+            ("[a%5%é]", Escapes::Percent, "a%5%é"),
+            ("[a&#91;0&#93;]", Escapes::Ampersand, "a[0]"),
+            ("[a&#x;&#]", Escapes::Ampersand, "a&#x;&#"),
+        ] {
+            assert_eq!(FieldRef::parse_escaped(text, escapes).unwrap().path(), [want.into()]);
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! The event's own time: found in `@timestamp` after the filters, held against the accepted window, and written
-//! as text where it came as a number (the engines would read seconds as milliseconds).
+//! as RFC 3339 where it came otherwise (the engines would read a number's seconds as milliseconds).
 
 use crate::ack::Reason;
 use crate::batch::{Batch, Death, EventMut, Fate, New};
@@ -46,7 +46,7 @@ impl Stamp {
         if self.future_secs.is_some_and(|future| ahead > future || ahead == future && time.nanos > clock.now.nanos) {
             return event.end(dead(Reason::TooNew, format!("{} is too far ahead", time.iso())));
         }
-        if event.read().has_numeric_time() {
+        if event.read().has_foreign_time() {
             event.set(&field, New::Text(&time.iso()));
         }
         event.set_time(time);
@@ -75,6 +75,21 @@ impl Stamp {
 
 pub fn dead(reason: Reason, detail: String) -> Fate {
     Fate::Dead(Box::new(Death { reason, detail }))
+}
+
+/// Text as a time: RFC 3339, or one of the shorter forms that Logstash takes: a date alone, no seconds, an offset
+/// without colon or without minutes, any year. Without offset it is UTC, so that every machine reads it the same.
+pub fn from_text(text: &[u8]) -> Option<Time> {
+    Time::rfc3339(text).or_else(|| {
+        let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+        let digits = unsigned.iter().take_while(|b| b.is_ascii_digit()).count();
+        let date = unsigned.get(digits..digits + 6)?;
+        let rest = &unsigned[digits + 6..];
+        let shaped = digits >= 4 && date[0] == b'-' && date[3] == b'-' && !text.contains(&b',');
+        let timed = matches!(rest, [b'T', _, _, b':', ..]) || rest.is_empty();
+        let text = std::str::from_utf8(text).ok().filter(|_| shaped && timed)?;
+        crate::date::iso8601::parse(text, &crate::date::zone::Zone::UTC)
+    })
 }
 
 /// A number as a time, by its size: below 1e11 seconds, below 1e14 milliseconds, below 1e17 microseconds, else
@@ -122,6 +137,28 @@ fn scale(digits: i128, exponent: i32) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts() {
+        for (text, want) in [
+            ("2014-09-23", Some("2014-09-23T00:00:00.000Z")),
+            ("2014-09-23T12:34", Some("2014-09-23T12:34:00.000Z")),
+            ("2014-09-23T12:34:56.789012345", Some("2014-09-23T12:34:56.789012345Z")),
+            ("2014-09-23T12:34:56-0800", Some("2014-09-23T20:34:56.000Z")),
+            ("2014-09-23T12:34:56+01", Some("2014-09-23T11:34:56.000Z")),
+            ("-0044-03-15T00:00:00Z", Some("-0044-03-15T00:00:00.000Z")),
+            ("2014-09-23 12:34:56", None),
+            ("2014-09-23T12:34:56,789Z", None),
+            ("2014-09-23T12", None),
+            ("2014-09", None),
+            ("2014-266", None),
+            ("T12:34", None),
+            (" 2014-09-23", None),
+            ("", None),
+        ] {
+            assert_eq!(from_text(text.as_bytes()).map(|t| t.iso()).as_deref(), want, "{text}");
+        }
+    }
 
     fn check(number: &str, want: &str) {
         assert_eq!(from_number(number).map(|t| t.iso()).as_deref(), Some(want), "{number}");

@@ -1,7 +1,21 @@
-//! Filters change events, one at a time, in the order of the pipeline file.
+//! Filters change events, one at a time, in the order of the pipeline file. A [`Step`] is a filter with its `when`
+//! and with the options that all filters have.
 
-use crate::batch::EventMut;
+pub mod common;
+mod convert;
+pub mod date;
+pub mod drop;
+pub mod json;
+pub mod mutate;
+
+use crate::batch::{Batch, EventMut, EventRef, Fate};
+use crate::condition::{Condition, Fault};
+use crate::config::{Help, Section};
 use crate::time::Time;
+use common::Common;
+
+/// The tag of an event that a `when` has no answer for; the filter is passed over.
+pub const CONDITION_FAILURE: &str = "_conditionfailure";
 
 /// The present, wherever it matters; fixed by `--now`.
 #[derive(Clone, Copy, Debug)]
@@ -22,4 +36,75 @@ pub enum Applied {
 /// state between events and cannot fail: what goes wrong becomes a tag on the event.
 pub trait Filter: Send + Sync {
     fn apply(&self, event: &mut EventMut<'_>, clock: &Clock) -> Applied;
+}
+
+type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
+
+/// Every filter there is, by its name in pipeline files.
+pub const KINDS: &[(&str, Read)] = &[
+    ("date", |t| boxed(t, date::Config::read(t).map(date::Date::build))),
+    ("drop", |t| boxed(t, drop::Config::read(t).map(drop::Drop::build))),
+    ("json", |t| boxed(t, json::Config::read(t).map(json::Json::build))),
+    ("mutate", |t| boxed(t, mutate::Config::read(t).map(mutate::Mutate::build))),
+];
+
+fn boxed<F: Filter + 'static>(t: &Section<'_>, built: Option<Result<F, String>>) -> Option<Box<dyn Filter>> {
+    match built? {
+        Ok(filter) => Some(Box::new(filter)),
+        Err(message) => {
+            t.fail_place(&t.head(), message, Help::default());
+            None
+        }
+    }
+}
+
+/// A filter in its place in a pipeline.
+pub struct Step {
+    pub when: Option<Condition>,
+    pub filter: Box<dyn Filter>,
+    pub common: Common,
+}
+
+/// Reads one `[[filter]]`.
+pub fn read(t: &Section<'_>) -> Option<Step> {
+    let kind = t.one_of("type", KINDS).required();
+    let when = t.parsed("when", Condition::parse).optional();
+    let common = Common::read(t);
+    let Some(kind) = kind else {
+        t.skip_rest();
+        return None;
+    };
+    Some(Step { when, filter: kind(t)?, common })
+}
+
+impl Step {
+    /// Changes each live event of the batch that meets the condition.
+    pub fn apply(&self, batch: &mut Batch, clock: &Clock) {
+        for index in 0..batch.len() {
+            let mut event = batch.event_mut(index);
+            if !event.is_live() {
+                continue;
+            }
+            match self.meets(&event.read()) {
+                Ok(true) => self.change(&mut event, clock),
+                Ok(false) => {}
+                Err(fault) => {
+                    tracing::debug!(%fault, offset = event.read().offset(), "a condition has no answer");
+                    event.add_tag(CONDITION_FAILURE);
+                }
+            }
+        }
+    }
+
+    fn meets(&self, event: &EventRef<'_>) -> Result<bool, Fault> {
+        self.when.as_ref().map_or(Ok(true), |when| when.holds(event))
+    }
+
+    fn change(&self, event: &mut EventMut<'_>, clock: &Clock) {
+        match self.filter.apply(event, clock) {
+            Applied::Matched => self.common.apply(event),
+            Applied::Unmatched => {}
+            Applied::Drop => event.end(Fate::Dropped),
+        }
+    }
 }

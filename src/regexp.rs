@@ -1,0 +1,565 @@
+//! Regular expressions as Ruby spells them, which is how Logstash configurations hold them. They are rewritten for
+//! the linear-time engine, or, where they look around, refer back or must not give back, for the one that
+//! backtracks; that one stops after [`STEPS_MAX`] steps, so no event can hold a worker up.
+//!
+//! What differs in Ruby: `^` and `$` are the ends of lines, `(?m)` lets the dot match a line end, `\d \w \s \h` are
+//! ASCII while `[[:alpha:]]` is not, `\Z` is before a last line end, a `{` that counts nothing is a plain character,
+//! and round brackets do not capture where a group has a name.
+
+use std::fmt;
+
+/// Where a backtracking match is given up.
+pub const STEPS_MAX: usize = 1_000_000;
+
+#[derive(Clone, Debug)]
+pub struct Regexp {
+    text: Box<str>,
+    engine: Engine,
+}
+
+#[derive(Clone, Debug)]
+enum Engine {
+    Linear(regex::Regex),
+    Backtracking(Box<fancy_regex::Regex>),
+}
+
+/// A match was given up after [`STEPS_MAX`] steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runaway;
+
+impl fmt::Display for Runaway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the pattern was given up after {STEPS_MAX} steps")
+    }
+}
+
+/// Where a match and its groups stand.
+type Groups = Vec<Option<(usize, usize)>>;
+
+impl Regexp {
+    pub fn parse(text: &str) -> Result<Regexp, String> {
+        let (pattern, backtracks) = translate(text)?;
+        let linear = if backtracks { None } else { Some(regex::Regex::new(&pattern)) };
+        let engine = match linear {
+            Some(Ok(regex)) => Engine::Linear(regex),
+            Some(Err(regex::Error::CompiledTooBig(_))) => return Err("the pattern is too big".to_string()),
+            _ => {
+                let built = fancy_regex::RegexBuilder::new(&pattern).backtrack_limit(STEPS_MAX).build();
+                Engine::Backtracking(Box::new(built.map_err(|e| one_line(&e.to_string()))?))
+            }
+        };
+        Ok(Regexp { text: text.into(), engine })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether matching takes time in proportion to the text, whatever the text.
+    pub fn is_linear(&self) -> bool {
+        matches!(self.engine, Engine::Linear(_))
+    }
+
+    pub fn is_match(&self, text: &str) -> Result<bool, Runaway> {
+        match &self.engine {
+            Engine::Linear(regex) => Ok(regex.is_match(text)),
+            Engine::Backtracking(regex) => regex.is_match(text).map_err(|_| Runaway),
+        }
+    }
+
+    /// Ruby's `gsub`: writes `text` with every match replaced, and says whether there was one. The replacement may
+    /// hold `\1`, `\0` or `\&`, `\k<name>`, and `\\`.
+    pub fn replace_all(&self, text: &str, replacement: &str, out: &mut Vec<u8>) -> Result<bool, Runaway> {
+        let (mut copied, mut from, mut any) = (0, 0, false);
+        while from <= text.len() {
+            let Some(groups) = self.groups_from(text, from)? else { break };
+            let Some((start, end)) = groups.first().copied().flatten() else { break };
+            any = true;
+            out.extend_from_slice(&text.as_bytes()[copied..start]);
+            self.expand(replacement, text, &groups, out);
+            copied = end;
+            // an empty match moves on by one character, which stays
+            from = if end > start { end } else { end + text[end..].chars().next().map_or(1, char::len_utf8) };
+        }
+        out.extend_from_slice(&text.as_bytes()[copied..]);
+        Ok(any)
+    }
+
+    fn groups_from(&self, text: &str, from: usize) -> Result<Option<Groups>, Runaway> {
+        match &self.engine {
+            Engine::Linear(regex) => {
+                let found = regex.captures_at(text, from);
+                Ok(found.map(|c| c.iter().map(|g| g.map(|g| (g.start(), g.end()))).collect()))
+            }
+            Engine::Backtracking(regex) => {
+                let found = regex.captures_from_pos(text, from).map_err(|_| Runaway)?;
+                Ok(found.map(|c| c.iter().map(|g| g.map(|g| (g.start(), g.end()))).collect()))
+            }
+        }
+    }
+
+    fn group_named(&self, name: &str) -> Option<usize> {
+        match &self.engine {
+            Engine::Linear(regex) => regex.capture_names().position(|n| n == Some(name)),
+            Engine::Backtracking(regex) => regex.capture_names().position(|n| n == Some(name)),
+        }
+    }
+
+    fn expand(&self, replacement: &str, text: &str, groups: &Groups, out: &mut Vec<u8>) {
+        let group = |number: usize, out: &mut Vec<u8>| {
+            if let Some((start, end)) = groups.get(number).copied().flatten() {
+                out.extend_from_slice(&text.as_bytes()[start..end]);
+            }
+        };
+        let mut rest = replacement;
+        while let Some(at) = rest.find('\\') {
+            out.extend_from_slice(&rest.as_bytes()[..at]);
+            let after = &rest[at + 1..];
+            let used = match after.as_bytes().first() {
+                Some(digit @ b'0'..=b'9') => {
+                    group(usize::from(digit - b'0'), out);
+                    1
+                }
+                Some(b'&') => {
+                    group(0, out);
+                    1
+                }
+                Some(b'k') if after.starts_with("k<") && after.contains('>') => {
+                    let end = after.find('>').unwrap_or(1);
+                    if let Some(number) = self.group_named(&after[2..end]) {
+                        group(number, out);
+                    }
+                    end + 1
+                }
+                Some(b'\\') => {
+                    out.push(b'\\');
+                    1
+                }
+                _ => {
+                    out.push(b'\\');
+                    0
+                }
+            };
+            rest = &after[used..];
+        }
+        out.extend_from_slice(rest.as_bytes());
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The pattern in the engines' spelling, and whether it needs the backtracking one.
+fn translate(text: &str) -> Result<(String, bool), String> {
+    let chars: Vec<char> = text.chars().collect();
+    let named = (0..chars.len()).any(|i| {
+        chars[i..].starts_with(&['(', '?', '<']) && !matches!(chars.get(i + 3), Some('=' | '!'))
+            || chars[i..].starts_with(&['(', '?', '\''])
+    });
+    let out = String::from("(?m)");
+    let mut writer = Writer { chars: &chars, at: 0, out, backtracks: false, named, depth: 0 };
+    writer.pattern()?;
+    Ok((writer.out, writer.backtracks))
+}
+
+struct Writer<'a> {
+    chars: &'a [char],
+    at: usize,
+    out: String,
+    backtracks: bool,
+    named: bool,
+    depth: usize,
+}
+
+/// Nested classes beyond this are refused.
+const DEPTH_MAX: usize = 50;
+
+const DIGIT: &str = "0-9";
+const WORD: &str = "0-9A-Za-z_";
+const SPACE: &str = r"\t-\r\x20";
+const HEX: &str = "0-9A-Fa-f";
+
+impl Writer<'_> {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek(0)?;
+        self.at += 1;
+        Some(c)
+    }
+
+    /// The characters up to `end`, which is passed too.
+    fn until(&mut self, end: char) -> Result<String, String> {
+        let rest = &self.chars[self.at..];
+        let len = rest.iter().position(|c| *c == end).ok_or_else(|| format!("`{end}` is missing"))?;
+        self.at += len + 1;
+        Ok(rest[..len].iter().collect())
+    }
+
+    fn pattern(&mut self) -> Result<(), String> {
+        while let Some(c) = self.next() {
+            match c {
+                '\\' => drop(self.escape(false)?),
+                '[' => self.class()?,
+                '(' => self.group()?,
+                '{' => self.count(),
+                '*' | '+' | '?' => {
+                    self.out.push(c);
+                    match self.peek(0) {
+                        Some('+') => {
+                            self.backtracks = true;
+                            self.at += 1;
+                            self.out.push('+');
+                        }
+                        Some('?') => {
+                            self.at += 1;
+                            self.out.push('?');
+                        }
+                        _ => {}
+                    }
+                }
+                c => self.out.push(c),
+            }
+        }
+        Ok(())
+    }
+
+    /// After `{`: a count, or a plain bracket.
+    fn count(&mut self) {
+        let rest = &self.chars[self.at..];
+        let Some(len) = rest.iter().position(|c| *c == '}') else { return self.out.push_str(r"\{") };
+        let inner: String = rest[..len].iter().collect();
+        let (low, high) = inner.split_once(',').map_or((inner.as_str(), None), |(l, h)| (l, Some(h)));
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        let counts = digits(low) && high.is_none_or(digits) && !(low.is_empty() && high.is_none_or(str::is_empty));
+        if !counts {
+            return self.out.push_str(r"\{");
+        }
+        self.at += len + 1;
+        let low = if low.is_empty() { "0" } else { low };
+        match high {
+            Some(high) => self.out.push_str(&format!("{{{low},{high}}}")),
+            None => self.out.push_str(&format!("{{{low}}}")),
+        }
+    }
+
+    /// After `(`.
+    fn group(&mut self) -> Result<(), String> {
+        if self.peek(0) != Some('?') {
+            self.out.push_str(if self.named { "(?:" } else { "(" });
+            return Ok(());
+        }
+        self.at += 1;
+        match (self.peek(0), self.peek(1)) {
+            (Some('#'), _) => return self.until(')').map(drop),
+            (Some('='), _) | (Some('!'), _) | (Some('>'), _) | (Some('('), _) | (Some('<'), Some('=' | '!')) => {
+                self.backtracks = true;
+                self.out.push_str("(?");
+            }
+            (Some('<'), _) => {
+                self.at += 1;
+                let name = self.until('>')?;
+                self.out.push_str(&format!("(?<{name}>"));
+            }
+            (Some('\''), _) => {
+                self.at += 1;
+                let name = self.until('\'')?;
+                self.out.push_str(&format!("(?<{name}>"));
+            }
+            (Some('~'), _) => return Err("the absence operator `(?~` is not supported".to_string()),
+            _ => self.flags()?,
+        }
+        Ok(())
+    }
+
+    /// After `(?`: `(?i)`, `(?m-x:` and the like.
+    fn flags(&mut self) -> Result<(), String> {
+        let (mut on, mut off, mut negative) = (String::new(), String::new(), false);
+        loop {
+            let flag = match self.next() {
+                Some('-') => {
+                    negative = true;
+                    continue;
+                }
+                Some(end @ (':' | ')')) => {
+                    let off = if off.is_empty() { off } else { format!("-{off}") };
+                    match (end, on.is_empty() && off.is_empty()) {
+                        (')', true) => {}
+                        (')', false) => self.out.push_str(&format!("(?{on}{off})")),
+                        _ => self.out.push_str(&format!("(?{on}{off}:")),
+                    }
+                    return Ok(());
+                }
+                Some('m') => 's',
+                Some(flag @ ('i' | 'x')) => flag,
+                Some('a' | 'u' | 'd') => continue,
+                _ => return Err("an unknown group after `(?`".to_string()),
+            };
+            if negative { off.push(flag) } else { on.push(flag) }
+        }
+    }
+
+    /// After `[`.
+    fn class(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err("character classes are nested too deeply".to_string());
+        }
+        self.out.push('[');
+        if self.peek(0) == Some('^') {
+            self.at += 1;
+            self.out.push('^');
+        }
+        // a set such as \w cannot be the end of a range, so a hyphen beside it stands for itself
+        let (mut first, mut set) = (true, false);
+        loop {
+            let c = self.next().ok_or("a character class is not closed")?;
+            let after_set = std::mem::take(&mut set);
+            match c {
+                ']' if first => self.out.push_str(r"\]"),
+                ']' => break,
+                '[' if self.peek(0) == Some(':') => {
+                    self.posix()?;
+                    set = true;
+                }
+                '[' => {
+                    self.class()?;
+                    set = true;
+                }
+                '\\' => set = self.escape(true)?,
+                '&' if self.peek(0) == Some('&') => {
+                    self.at += 1;
+                    self.out.push_str("&&");
+                }
+                '-' => {
+                    let before_set =
+                        self.peek(0) == Some('\\') && matches!(self.peek(1), Some(c) if "dwshDWSHpP".contains(c));
+                    let plain = first || after_set || before_set || matches!(self.peek(0), Some(']' | '-' | '['));
+                    self.out.push_str(if plain { r"\-" } else { "-" });
+                }
+                ' ' => self.out.push_str(r"\x20"),
+                '&' | '~' | '#' => {
+                    self.out.push('\\');
+                    self.out.push(c);
+                }
+                c => self.out.push(c),
+            }
+            first = false;
+        }
+        self.depth -= 1;
+        self.out.push(']');
+        Ok(())
+    }
+
+    /// After `[` of `[:name:]`, inside a class.
+    fn posix(&mut self) -> Result<(), String> {
+        self.at += 1;
+        let negative = self.peek(0) == Some('^');
+        self.at += usize::from(negative);
+        let name = self.until(':')?;
+        if self.next() != Some(']') {
+            return Err(format!("`[:{name}:]` is not closed"));
+        }
+        let set = match name.as_str() {
+            "alpha" => r"\p{Alphabetic}",
+            "digit" => r"\p{Nd}",
+            "alnum" => r"\p{Alphabetic}\p{Nd}",
+            "upper" => r"\p{Uppercase}",
+            "lower" => r"\p{Lowercase}",
+            "space" => r"\s",
+            "blank" => r"\p{Zs}\t",
+            "cntrl" => r"\p{Cc}",
+            "punct" => r"\p{P}$+<=>\^`|\~",
+            "word" => r"\w",
+            "xdigit" => HEX,
+            "graph" => r"[^\s\p{Cc}\p{Cs}\p{Cn}]",
+            "print" => r"[^\p{Cc}\p{Cs}\p{Cn}]",
+            "ascii" => r"\x00-\x7f",
+            _ => return Err(format!("an unknown class `[:{name}:]`")),
+        };
+        self.out.push_str(&if negative { format!("[^{set}]") } else { set.to_string() });
+        Ok(())
+    }
+
+    /// After a backslash; says whether a set of characters was written.
+    fn escape(&mut self, class: bool) -> Result<bool, String> {
+        let c = self.next().ok_or("a backslash ends the pattern")?;
+        let set = match c.to_ascii_lowercase() {
+            'd' => Some(DIGIT),
+            'w' => Some(WORD),
+            's' => Some(SPACE),
+            'h' => Some(HEX),
+            _ => None,
+        };
+        if let Some(set) = set {
+            self.out.push_str(&match (class, c.is_ascii_uppercase()) {
+                (true, false) => set.to_string(),
+                (false, false) => format!("[{set}]"),
+                (_, true) => format!("[^{set}]"),
+            });
+            return Ok(true);
+        }
+        match c {
+            'p' | 'P' => {
+                self.property(c)?;
+                return Ok(true);
+            }
+            'x' | 'u' | '0' => self.numbered(c)?,
+            '1'..='7' if class => self.numbered(c)?,
+            '1'..='9' if !class => {
+                self.backtracks = true;
+                self.out.push_str(&format!("\\{c}"));
+            }
+            'n' | 't' | 'r' | 'f' | 'v' | 'a' => self.out.push_str(&format!("\\{c}")),
+            'e' => self.out.push_str(r"\x1b"),
+            'b' if class => self.out.push_str(r"\x08"),
+            'b' | 'B' | 'A' | 'z' if !class => self.out.push_str(&format!("\\{c}")),
+            'Z' if !class => {
+                self.backtracks = true;
+                self.out.push_str(r"(?=\n?\z)");
+            }
+            'K' if !class => {
+                self.backtracks = true;
+                self.out.push_str(r"\K");
+            }
+            'k' if !class && self.peek(0) == Some('<') => {
+                self.backtracks = true;
+                self.at += 1;
+                let name = self.until('>')?;
+                self.out.push_str(&format!("\\k<{name}>"));
+            }
+            'R' if !class => self.out.push_str(r"(?:\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"),
+            'G' | 'X' | 'g' if !class => return Err(format!("`\\{c}` is not supported")),
+            ' ' => self.out.push_str(r"\x20"),
+            c if c.is_ascii_punctuation() => self.out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+            c => self.out.push(c),
+        }
+        Ok(false)
+    }
+
+    fn property(&mut self, c: char) -> Result<(), String> {
+        if self.next() != Some('{') {
+            return Err(format!("`\\{c}` wants a name in curly brackets"));
+        }
+        let name = self.until('}')?;
+        let (name, negative) = match name.strip_prefix('^') {
+            Some(name) => (name, c == 'p'),
+            None => (name.as_str(), c == 'P'),
+        };
+        self.out.push_str(&format!("\\{}{{{name}}}", if negative { 'P' } else { 'p' }));
+        Ok(())
+    }
+
+    /// `\x41`, `\u00e9`, `\u{1f600}`, `\012`.
+    fn numbered(&mut self, c: char) -> Result<(), String> {
+        let (radix, len) = match c {
+            'x' => (16, 2),
+            'u' if self.peek(0) == Some('{') => {
+                self.at += 1;
+                let digits = self.until('}')?;
+                self.out.push_str(&format!("\\x{{{digits}}}"));
+                return Ok(());
+            }
+            'u' => (16, 4),
+            _ => {
+                self.at -= 1;
+                (8, 3)
+            }
+        };
+        let digits: String = self.chars[self.at..].iter().take(len).take_while(|d| d.is_digit(radix)).collect();
+        self.at += digits.len();
+        let value = u32::from_str_radix(&digits, radix).map_err(|_| format!("`\\{c}` wants digits"))?;
+        self.out.push_str(&format!("\\x{{{value:x}}}"));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(pattern: &str, linear: bool, hits: &[&str], misses: &[&str]) {
+        let regexp = Regexp::parse(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+        assert_eq!(regexp.is_linear(), linear, "{pattern}");
+        for hit in hits {
+            assert!(regexp.is_match(hit).unwrap(), "{pattern} on {hit:?}");
+        }
+        for miss in misses {
+            assert!(!regexp.is_match(miss).unwrap(), "{pattern} on {miss:?}");
+        }
+    }
+
+    #[test]
+    fn ruby_spellings() {
+        check(r"^b$", true, &["a\nb\nc", "b"], &["ab"]);
+        check(r"\Ab\z", true, &["b"], &["a\nb", "b\n"]);
+        check(r"b\Z", false, &["b", "b\n"], &["b\nc"]);
+        check(r"a.c", true, &["abc"], &["a\nc"]);
+        check(r"(?m)a.c", true, &["a\nc"], &[]);
+        check(r"(?m:a.)c(?-m:.)", true, &["a\ncd"], &["a\nc\n"]);
+        check(r"(?i)HELLO", true, &["hello"], &[]);
+        check(r"^\h+$", true, &["00aF"], &["xyz"]);
+        check(r"^[\h_]+\H$", true, &["a_z"], &["g"]);
+        check(r"^\d+$", true, &["12"], &["\u{661}"]);
+        check(r"^[[:alpha:]]+$", true, &["é"], &["1"]);
+        check(r"^\w+$", true, &["ab_1"], &["é"]);
+        check(r"^[\w-.]+$", true, &["a-b.c"], &["a b"]);
+        check(r"^[a\-z]+$", true, &["a-z"], &["b"]);
+        check(r"^[a--]+$", true, &["a-"], &["b"]);
+        check(r"x\/y", true, &["x/y"], &[]);
+        check(r"\<b\>", true, &["<b>"], &["b"]);
+        check(r"%{a} {,2}x{2}", true, &["%{a} xx"], &[]);
+        check(r"(?<a>x)(y)", true, &["xy"], &[]);
+        check(r"(?'a'x)", true, &["x"], &[]);
+        check(r"a(?#no)b", true, &["ab"], &[]);
+        check(r"\u00e9\x41\e\R", true, &["éA\u{1b}\r\n"], &[]);
+        check(r"[\u{e9}[xy]&&[^y]]", true, &["x"], &["y"]);
+        check(r"foo(?!bar)", false, &["foobaz"], &["foobar"]);
+        check(r"(?<=a)b", false, &["ab"], &["b"]);
+        check(r"(a)\1", false, &["aa"], &["ab"]);
+        check(r"(?<q>['\x22]).*\k<q>", false, &["'x'"], &["'x\""]);
+        check(r"a++ab", false, &[], &["aaab"]);
+        check(r"(?>a+)b", false, &["aab"], &[]);
+        for bad in ["(", "[a", "\\", "a)", r"\g<x>", "[[:nope:]]", "*", r"(?~a)", r"\p{Nope}", "[z-a]"] {
+            assert!(Regexp::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn replacing() {
+        for (pattern, replacement, text, want) in [
+            ("l*", "-", "hello", "-h-e--o-"),
+            ("(l)(o)", r"<\2\1\0\\\9\&\x>", "hello", r"hel<ollo\lo\x>"),
+            ("(?<a>l)(o)", r"\1\k<a>\k<b>", "hello", "helll"),
+            ("é", "e", "été", "ete"),
+            ("(?<=a)b", "", "abb", "ab"),
+            ("", "-", "é", "-é-"),
+            ("x", "y", "abc", "abc"),
+        ] {
+            let mut out = Vec::new();
+            Regexp::parse(pattern).unwrap().replace_all(text, replacement, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), want, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_runaway_pattern_is_given_up() {
+        let regexp = Regexp::parse(r"^(?:(a|aa)(?=a|b))+\1c").unwrap();
+        assert_eq!(regexp.is_match(&format!("{}b", "a".repeat(60))), Err(Runaway));
+    }
+
+    proptest! {
+        #[test]
+        fn any_pattern_never_panics(pattern in r"[\[\](){}?<>'\\+*^$|a-cdhpZ:&,.0-9é -]{0,20}", text in ".{0,8}") {
+            if let Ok(regexp) = Regexp::parse(&pattern) {
+                let mut out = Vec::new();
+                let _ = regexp.replace_all(&text, r"\1", &mut out);
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Logstash's cases for placeholders, field references, the filters `date` and `json`, and events as they are read:
+//! each through the reader of pipeline files and a whole event. What differs on purpose is listed in
+//! `docs/differences.md`, and nothing else may. Below them, the filters against tables of our own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use onceline::batch::{Batch, Fate, Span};
+use onceline::condition::Condition;
+use onceline::config;
+use onceline::field::{Escapes, FieldRef};
+use onceline::filter::{self, Clock, Step};
+use onceline::json::{Scanner, repair};
+use onceline::stamp::{Missing, Stamp};
+use onceline::template::Template;
+use onceline::time::Time;
+use serde_json::{Map, Value, json};
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+fn cases(name: &str) -> Vec<Value> {
+    let text = read(&format!("tests/cases/logstash/{name}.jsonl"));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The ids in the tables of intended differences.
+fn listed() -> BTreeSet<String> {
+    let text = read("docs/differences.md");
+    text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).map(str::to_owned).collect()
+}
+
+/// Runs every case of a file; `run` says what is wrong, or nothing at all where the case belongs to another stage.
+fn check_cases(name: &str, least: usize, run: fn(&Value) -> Option<Result<(), String>>) {
+    let (listed, mut ran, mut report) = (listed(), 0, String::new());
+    for case in cases(name) {
+        let id = case["id"].as_str().unwrap();
+        let Some(result) = run(&case) else { continue };
+        ran += 1;
+        match (result, listed.contains(id)) {
+            (Err(wrong), false) => report += &format!("{id}: {wrong} ({})\n", case["what"]),
+            (Ok(()), true) => report += &format!("{id}: listed as a difference, but none\n"),
+            _ => {}
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+    assert!(ran >= least, "only {ran} cases of {name} ran");
+}
+
+fn same(got: &Value, want: &Value) -> Result<(), String> {
+    if got == want { Ok(()) } else { Err(format!("got {got}, want {want}")) }
+}
+
+/// A batch of one event read from JSON, as the codec does it.
+fn batch_of(text: &str) -> Batch {
+    let mut entries = Vec::new();
+    let mut text = text.as_bytes().to_vec();
+    if Scanner::default().scan(&text, true, &mut entries).unwrap().odd {
+        text = repair(&text);
+        entries.clear();
+        Scanner::default().scan(&text, true, &mut entries).unwrap();
+    }
+    let whole = Span::new(0, text.len());
+    let mut batch = Batch::new(text, Arc::default());
+    batch.push_json(whole, 0, whole, 0, &entries);
+    batch
+}
+
+fn event_of(batch: &Batch) -> Value {
+    let mut out = Vec::new();
+    batch.event(0).write_source(&mut out);
+    serde_json::from_slice(&out).unwrap()
+}
+
+fn step(toml: &str) -> Result<Step, String> {
+    let (steps, report) = config::read("t.toml", toml.as_bytes(), &[], &|_| None, |root| {
+        let tables = root.tables("filter").required()?;
+        tables.iter().map(filter::read).collect::<Option<Vec<Step>>>()
+    });
+    steps.and_then(|mut steps| steps.pop()).ok_or_else(|| report.render(false))
+}
+
+/// A filter with the options of a case.
+fn step_of(kind: &str, options: &Value) -> Result<Step, String> {
+    let mut table: Map<String, Value> = options.as_object().unwrap().clone();
+    table.remove("plugin");
+    table.insert("type".into(), kind.into());
+    step(&toml::to_string(&json!({ "filter": [table] })).unwrap())
+}
+
+fn clock(case: &Value) -> Clock {
+    let now = case["clock"].as_str().unwrap_or("2026-01-15T00:00:00Z");
+    Clock { now: Time::rfc3339(now.as_bytes()).unwrap() }
+}
+
+/// What a case wants of an event: `@timestamp`, tags, fields, absent fields.
+fn check_event(got: &Value, want: &Value, before: &Value) -> Result<(), String> {
+    match want["@timestamp"].as_str() {
+        Some("unchanged") => same(&got["@timestamp"], &before["@timestamp"])?,
+        Some(time) => same(&got["@timestamp"], &time.into())?,
+        None => {}
+    }
+    if want.get("tags").is_some() {
+        same(&got["tags"], &want["tags"])?;
+    }
+    for (name, value) in want["fields"].as_object().into_iter().flatten() {
+        same(&got[name], value)?;
+    }
+    for name in want["absent"].as_array().into_iter().flatten() {
+        same(&got[name.as_str().unwrap()], &Value::Null)?;
+    }
+    Ok(())
+}
+
+fn sprintf(case: &Value) -> Option<Result<(), String>> {
+    let (text, want) = (case["config"]["template"].as_str()?, &case["want"]);
+    if case["kind"] == "field_reference" {
+        let field = match case["escape_style"].as_str() {
+            Some("percent") => FieldRef::parse_escaped(text, Escapes::Percent),
+            Some(_) => FieldRef::parse_escaped(text, Escapes::Ampersand),
+            None => FieldRef::parse(text),
+        };
+        let got = field.map_or(json!({"raises": true}), |f| {
+            let path: Vec<&str> = f.path().iter().map(AsRef::as_ref).collect();
+            json!({ "path": path })
+        });
+        return Some(same(&got, want));
+    }
+    let mut event = case["in"].as_object()?.clone();
+    if event.get("@timestamp").is_some_and(|time| time == "<removed>") {
+        event.remove("@timestamp");
+    }
+    let batch = batch_of(&Value::Object(event).to_string());
+    if let Some(condition) = text.strip_prefix("if ") {
+        let condition = Condition::parse(condition.split(" {").next()?).unwrap();
+        return Some(same(&json!({ "condition": condition.holds(&batch.event(0)).unwrap() }), want));
+    }
+    let got = Template::parse(text).map_or(json!({"raises": true}), |template| {
+        let mut out = Vec::new();
+        template.render(&batch.event(0), &mut out);
+        json!({ "text": String::from_utf8(out).unwrap() })
+    });
+    Some(same(&got, want))
+}
+
+fn date(case: &Value) -> Option<Result<(), String>> {
+    let want = &case["want"];
+    let step = match (step_of("date", &case["config"]), want["config_error"] == true) {
+        (Err(_), true) => return Some(Ok(())),
+        (Ok(_), true) => return Some(Err("no error in the options".into())),
+        (Err(report), false) => return Some(Err(report)),
+        (Ok(step), false) => step,
+    };
+    let mut before = case["in"].clone();
+    let cancelled = before.as_object_mut()?.remove("cancelled").is_some();
+    let mut text = before.to_string();
+    if let Some(decimal) = before["t"]["decimal"].as_str() {
+        text = format!("{{\"t\":{decimal}}}");
+    }
+    let mut batch = batch_of(&text);
+    if cancelled {
+        batch.event_mut(0).end(Fate::Dropped);
+    }
+    step.apply(&mut batch, &clock(case));
+    let got = event_of(&batch);
+    if want["raises"] == true {
+        return Some(Err(format!("a tag instead: {got}")));
+    }
+    if want["target_unset"] == true && got.get("target").is_some() {
+        return Some(Err(format!("the target is set: {got}")));
+    }
+    Some(check_event(&got, want, &before))
+}
+
+/// Stages that other tests ask.
+const NOT_FILTERS: &[&str] = &["codec-json", "codec-json_lines", "line-tokenizer"];
+
+fn json_case(case: &Value) -> Option<Result<(), String>> {
+    let plugin = case["config"]["plugin"].as_str()?;
+    if NOT_FILTERS.contains(&plugin) {
+        return None;
+    }
+    let mut before = case["in"].clone();
+    let tag = before.as_object_mut()?.remove("add_tag");
+    let mut batch = batch_of(&before.to_string());
+    match plugin {
+        "filter-json" => match step_of("json", &case["config"]) {
+            Err(report) => return Some(Err(report)),
+            Ok(step) => step.apply(&mut batch, &clock(case)),
+        },
+        "event" => {
+            if let Some(tag) = tag {
+                batch.event_mut(0).add_tag(tag.as_str()?);
+            }
+            let stamp = Stamp { missing: Missing::DeadLetter, past_secs: None, future_secs: None };
+            if case["want"].get("@timestamp").is_some() {
+                stamp.apply(&mut batch, &clock(case));
+            }
+        }
+        other => return Some(Err(format!("an unknown plugin {other}"))),
+    }
+    if let Fate::Dead(death) = batch.event(0).fate() {
+        return Some(Err(format!("a dead letter: {}", death.detail)));
+    }
+    Some(check_event(&event_of(&batch), &case["want"], &before))
+}
+
+#[test]
+fn logstash_sprintf_cases() {
+    check_cases("sprintf", 42, sprintf);
+}
+
+#[test]
+fn logstash_date_cases() {
+    check_cases("date", 91, date);
+}
+
+#[test]
+fn logstash_json_cases() {
+    check_cases("json", 20, json_case);
+}
+
+/// One filter on one event; `want` is the event afterwards, or `dropped`.
+fn check(toml: &str, event: &str, want: &str) {
+    let mut batch = batch_of(event);
+    step(&format!("[[filter]]\n{toml}")).unwrap_or_else(|e| panic!("{e}")).apply(&mut batch, &clock(&Value::Null));
+    let mut out = Vec::new();
+    batch.event(0).write_source(&mut out);
+    let got = if matches!(batch.event(0).fate(), Fate::Dropped) { b"dropped".to_vec() } else { out };
+    assert_eq!(String::from_utf8(got).unwrap(), want, "{toml} on {event}");
+}
+
+#[test]
+fn conditions_and_common_options() {
+    let add = "type = 'mutate'\nadd_tag = 't'\n";
+    check(&format!("{add}when = '[a] == 1'"), r#"{"a":1}"#, r#"{"a":1,"tags":["t"]}"#);
+    check(&format!("{add}when = '[a] == 1'"), r#"{ "a" : 2}"#, r#"{ "a" : 2}"#);
+    check(&format!("{add}when = '[a] > 1'"), r#"{"b":2}"#, r#"{"b":2,"tags":["_conditionfailure"]}"#);
+    check("type = 'drop'\nwhen = '\"x\" in [tags]'", r#"{"tags":["x"]}"#, "dropped");
+    check("type = 'drop'\npercentage = 0\nremove_field = 'a'", r#"{"a":1,"b":2}"#, r#"{"b":2}"#);
+    check("type = 'drop'\npercentage = 100", "{}", "dropped");
+    check(
+        "type = 'mutate'\nadd_field = { 'n_%{a}' = ['%{a}!', 'y'], '[x][y]' = 'z' }\nremove_field = ['a']",
+        r#"{"a":"q"}"#,
+        r#"{"n_q":["q!","y"],"x":{"y":"z"}}"#,
+    );
+}
+
+#[test]
+fn mutate_operations() {
+    for (options, event, want) in [
+        ("coerce = { a = 'd-%{b}', b = 'no', c = 'no' }", r#"{"a":null,"b":"x"}"#, r#"{"a":"d-x","b":"x"}"#),
+        ("rename = { a = '[n][a]', gone = 'x' }", r#"{"a":{"k":1},"b":2}"#, r#"{"b":2,"n":{"a":{"k":1}}}"#),
+        ("rename = { '%{k}' = 'to_%{k}' }", r#"{"k":"a","a":1}"#, r#"{"k":"a","to_a":1}"#),
+        ("rename = { a = '[b][c]' }", r#"{"a":1,"b":"t"}"#, r#"{"b":"t","a":1,"tags":["_mutate_error"]}"#),
+        ("rename = { a = '[a][b]' }", r#"{"a":1}"#, r#"{"a":{"b":1}}"#),
+        ("update = { a = '%{b}', c = 'no' }", r#"{"a":1,"b":2}"#, r#"{"a":"2","b":2}"#),
+        ("replace = { a = 'x', c = 'y' }", r#"{"a":1}"#, r#"{"a":"x","c":"y"}"#),
+        (
+            "convert = { a = 'integer', b = 'float', c = 'boolean' }",
+            r#"{"a":"1","b":2,"c":"no"}"#,
+            r#"{"a":1,"b":2.0,"c":false}"#,
+        ),
+        ("convert = { a = 'integer' }", r#"{"a":["1",null,2,"x"],"b":{}}"#, r#"{"a":[1,null,2,0],"b":{}}"#),
+        (
+            "convert = { a = 'string', o = 'integer' }",
+            r#"{"a":[1.5,true],"o":{"k":"1"}}"#,
+            r#"{"a":["1.5","true"],"o":{"k":"1"}}"#,
+        ),
+        ("convert = { a = 'float' }\nadd_tag = 'ok'", r#"{"a":"abc"}"#, r#"{"a":"abc","tags":["_mutate_error"]}"#),
+        ("convert = { a = 'float' }\ntag_on_failure = 'bad'", r#"{"a":"abc"}"#, r#"{"a":"abc","tags":["bad"]}"#),
+        (
+            "gsub = ['a', '/', '_', 'b', '[\\?#-]', '.']",
+            r#"{"a":"x/y","b":["a?","? #",1]}"#,
+            r#"{"a":"x_y","b":["a.",". .",1]}"#,
+        ),
+        ("gsub = ['a', '(?<y>\\d+)', '<\\k<y>%{b}>']", r#"{"a":"x12","b":"!"}"#, r#"{"a":"x<12!>","b":"!"}"#),
+        ("gsub = ['a', '%{b}', '-']", r#"{"a":"x.y","b":"\\."}"#, r#"{"a":"x-y","b":"\\."}"#),
+        ("gsub = ['a', '%{b}', '-']", r#"{"a":"x","b":"("}"#, r#"{"a":"x","b":"(","tags":["_mutate_error"]}"#),
+        ("gsub = ['a', 'z', '-']", r#"{ "a" : "x" }"#, r#"{ "a" : "x" }"#),
+        (
+            "uppercase = ['a', 'b']\nlowercase = 'c'",
+            r#"{"a":"straße","b":["x",1],"c":"É"}"#,
+            r#"{"a":"STRASSE","b":["X",1],"c":"é"}"#,
+        ),
+        ("capitalize = ['a']", r#"{"a":"hELLO wORLD"}"#, r#"{"a":"Hello world"}"#),
+        ("strip = ['a', 'b', 'n']", "{\"a\":\" x\\t\\n\",\"b\":[\" y \"],\"n\":1}", r#"{"a":"x","b":["y"],"n":1}"#),
+        ("strip = ['b']", r#"{"b":[" y ",1]}"#, r#"{"b":[" y ",1],"tags":["_mutate_error"]}"#),
+        (
+            "split = { a = ',', b = ' ', c = '', d = ',' }",
+            r#"{"a":"x,,y,,","b":" p  q ","c":"é1","d":""}"#,
+            r#"{"a":["x","","y"],"b":["p","q"],"c":["é","1"],"d":[]}"#,
+        ),
+        (
+            "join = { a = '-', b = '-' }",
+            r#"{"a":["x",1,null,[2.50,true],{"k":1}],"b":"y"}"#,
+            r#"{"a":"x-1--2.5-true-{\"k\":1}","b":"y"}"#,
+        ),
+        ("merge = { a = 'b' }", r#"{"a":"x","b":["y",1]}"#, r#"{"a":["x","y",1],"b":["y",1]}"#),
+        ("merge = { a = ['b', 'c'] }", r#"{"b":"y","c":"z"}"#, r#"{"b":"y","c":"z","a":["y","z"]}"#),
+        (
+            "merge = { a = 'b' }",
+            r#"{"a":{"k":1,"l":2},"b":{"l":3,"m":4}}"#,
+            r#"{"a":{"k":1,"l":3,"m":4},"b":{"l":3,"m":4}}"#,
+        ),
+        ("merge = { a = 'b', c = 'd' }", r#"{"a":{"k":1},"b":[1]}"#, r#"{"a":{"k":1},"b":[1]}"#),
+        (
+            "copy = { a = '[b][c]', gone = 'x', z = 'y' }",
+            r#"{"a":{"k":[1]},"z":null}"#,
+            r#"{"a":{"k":[1]},"z":null,"b":{"c":{"k":[1]}}}"#,
+        ),
+        ("copy = { a = 'b' }\nrename = { x = 'a' }\nlowercase = ['a']", r#"{"x":"Q"}"#, r#"{"a":"q","b":"q"}"#),
+    ] {
+        check(&format!("type = 'mutate'\n{options}"), event, want);
+    }
+}
+
+#[test]
+fn json_filter() {
+    let message = |text: &str| json!({ "message": text, "a": 0 }).to_string();
+    let options = "type = 'json'\nsource = 'message'\nremove_field = 'message'\n";
+    check(options, &message(r#" {"a":1,"b":{"c":[1.10]}} "#), r#"{"a":1,"b":{"c":[1.10]}}"#);
+    check(options, &message(r#"{"b":1,"b":2,"@metadata":{"m":1},"@timestamp":null}"#), r#"{"a":0,"b":2}"#);
+    check(&format!("{options}target = '[x][y]'"), &message("5"), r#"{"a":0,"x":{"y":5}}"#);
+    for bad in ["", "5", "[1]", r#"{"b":1} trailing"#, "{'b':1}"] {
+        let want = json!({ "a": 0, "message": bad, "tags": ["_jsonparsefailure"] });
+        let mut batch = batch_of(&message(bad));
+        step(&format!("[[filter]]\n{options}")).unwrap().apply(&mut batch, &clock(&Value::Null));
+        assert_eq!(event_of(&batch), want);
+    }
+    let number = r#"{"message":5}"#;
+    check(options, number, r#"{"message":5,"tags":["_jsonparsefailure"]}"#);
+    let time = r#"{"a":0,"@timestamp":"2026-01-01T00:00:00Z"}"#;
+    check(options, &message(r#"{"@timestamp":"2026-01-01T00:00:00Z"}"#), time);
+    let aside = r#"{"a":0,"_@timestamp":"x","tags":["_timestampparsefailure"]}"#;
+    check(options, &message(r#"{"@timestamp":"x"}"#), aside);
+}
+
+#[test]
+fn date_filter_beyond_the_cases() {
+    let options = "type = 'date'\nmatch = ['t', 'yyyy', 'UNIX']\n";
+    check(
+        &format!("{options}add_tag = 'ok'"),
+        r#"{"t":"2024"}"#,
+        r#"{"t":"2024","@timestamp":"2024-01-01T00:00:00.000Z","tags":["ok"]}"#,
+    );
+    check(
+        &format!("{options}timezone = '%{{z}}'"),
+        r#"{"t":1,"z":"Mars"}"#,
+        r#"{"t":1,"z":"Mars","@timestamp":"1970-01-01T00:00:01.000Z"}"#,
+    );
+    check(
+        &format!("{options}timezone = '%{{z}}'"),
+        r#"{"t":"2024"}"#,
+        r#"{"t":"2024","@timestamp":"1970-01-01T00:33:44.000Z"}"#,
+    );
+    check(&format!("{options}target = '[t][x]'"), r#"{"t":"2024"}"#, r#"{"t":"2024","tags":["_dateparsefailure"]}"#);
+    check(&format!("{options}tag_on_failure = []"), r#"{"t":"x"}"#, r#"{"t":"x"}"#);
+}
+
+#[test]
+fn wrong_options_are_pointed_at() {
+    for (toml, want) in [
+        ("type = 'mutat'", "2:8: filter 1 (mutat): `type`: unknown value \"mutat\""),
+        ("type = 'drop'\nwhen = '[a] = 1'", "3:13: filter 1 (drop): `when`: `==` compares"),
+        ("type = 'drop'\npercentage = 101", "3:14: filter 1 (drop): `percentage` is out of range"),
+        ("type = 'drop'\npercent = 1", "3:1: filter 1 (drop): unknown key `percent`"),
+        ("type = 'json'", "1:1: filter 1 (json): missing key `source`"),
+        ("type = 'date'\nmatch = ['t', 'b']", "1:1: filter 1 (date): unknown letter `b`"),
+        ("type = 'date'\nmatch = ['t']", "1:1: filter 1 (date): `match` wants a field and at least one format"),
+        ("type = 'mutate'\ngsub = ['a', '(', '']", "3:14: filter 1 (mutate): `gsub`: "),
+        ("type = 'mutate'\ngsub = ['a', 'b']", "3:8: filter 1 (mutate): `gsub` wants three texts"),
+        ("type = 'mutate'\nconvert = { a = 'int' }", "3:17: filter 1 (mutate): `a`: unknown value \"int\""),
+        ("type = 'mutate'\nadd_field = { 'a[' = 'x' }", "3:15: filter 1 (mutate): `a[`: "),
+    ] {
+        let report = step(&format!("[[filter]]\n{toml}\n")).err().unwrap_or_else(|| panic!("{toml}"));
+        assert!(report.starts_with(&format!("t.toml:{want}")), "{toml}\n{report}");
+    }
+}
