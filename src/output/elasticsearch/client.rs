@@ -91,6 +91,11 @@ struct Host {
     rests_until: Mutex<Option<Instant>>,
 }
 
+/// Whether a host is a URL that can be asked.
+pub fn check_host(text: &str) -> Result<(), String> {
+    Host::new(text).map(|_| ()).map_err(|error| error.to_string())
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub struct Lost {

@@ -4,7 +4,11 @@
 //! [output]
 //! type   = "elasticsearch"
 //! hosts  = ["http://127.0.0.1:9200"]
-//! action = "index"
+//! action = "index"                   # or "create", for events that never change
+//! user     = "app"                   # with password or password_file; or api_key or api_key_file
+//! password = "${PASSWORD}"
+//! tls      = { ca = "ca.pem" }
+//! template = { install = true, name = "app", shards = 1, replicas = 1 }
 //! ```
 //!
 //! Every item is answered for. What time mends is sent again, alone, for as long as it takes; what is the event's
@@ -17,6 +21,7 @@
 //! - `hold`: events of indices in trouble
 //! - `wait`: waits that grow, trouble that is said once
 //! - `flow`: the loop: lanes, requests in flight, fates told
+//! - `read`: what the pipeline file says
 //! - `client`: HTTP: hosts, credentials, TLS
 //! - `target`: what is made sure of before the first event, and the index template
 
@@ -24,6 +29,7 @@ mod answer;
 mod client;
 mod flow;
 mod hold;
+mod read;
 mod request;
 mod target;
 mod wait;
@@ -40,6 +46,7 @@ pub use target::Template;
 
 use crate::ack::Acks;
 use crate::output::{Action, Form, Output, Parcels, Phases};
+use crate::pipeline::Pipeline;
 use client::{Access, Client};
 use flow::{Flow, Limits, abandoned};
 use request::Rules;
@@ -130,6 +137,22 @@ pub struct Elasticsearch {
 }
 
 impl Elasticsearch {
+    /// The output of a pipeline, which says the rest.
+    pub fn open(config: &Config, pipeline: &Pipeline) -> anyhow::Result<Elasticsearch> {
+        let mut config = config.clone();
+        config.ordered = pipeline.ordered;
+        config.strict = pipeline.strict;
+        config.index_pattern = pipeline.index_pattern.clone();
+        config.index_sample = pipeline.route.sample(pipeline.clock().now);
+        if let Some(template) = &mut config.template {
+            template.complete(&pipeline.index_pattern);
+        }
+        if let Some(renew) = &config.renew {
+            config.credentials = renew()?;
+        }
+        Elasticsearch::new(config)
+    }
+
     /// Fails on what is wrong without asking anybody: URLs, credentials, files, bounds.
     pub fn new(config: Config) -> anyhow::Result<Elasticsearch> {
         let bounds = [

@@ -44,6 +44,17 @@ impl Default for Template {
 }
 
 impl Template {
+    /// Fills in what was left out: for all indices of the pipeline, named after them.
+    pub fn complete(&mut self, index_pattern: &str) {
+        if self.index_pattern.is_empty() {
+            self.index_pattern = index_pattern.to_string();
+        }
+        if self.name.is_empty() {
+            let name = self.index_pattern.replace('*', "");
+            self.name = format!("onceline-{}", name.trim_matches(['-', '_', '.']));
+        }
+    }
+
     fn body(&self) -> Value {
         json!({
             "index_patterns": [self.index_pattern],
