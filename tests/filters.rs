@@ -223,6 +223,21 @@ fn logstash_json_cases() {
     check_cases("json", 20, json_case);
 }
 
+/// The conditions among the cases of whole configurations: accepted or refused.
+fn conf_condition(case: &Value) -> Option<Result<(), String>> {
+    let text = case["in"].as_str()?.strip_prefix("filter { if ")?.strip_suffix(" { x1 {} } }")?;
+    if text.contains(['{', '}']) {
+        return None;
+    }
+    let got = Condition::parse_logstash(text).map_or("reject", |_| "ok");
+    Some(same(&got.into(), &case["want"]["parse"]))
+}
+
+#[test]
+fn logstash_conditions() {
+    check_cases("conf_syntax", 18, conf_condition);
+}
+
 /// One filter on one event; `want` is the event afterwards, or `dropped`.
 fn check(toml: &str, event: &str, want: &str) {
     let mut batch = batch_of(event);
