@@ -57,7 +57,7 @@ pub enum DatePart<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// Finer than a second.
-    Nanos,
+    Fraction,
     Second,
     Minute,
     Hour,
@@ -103,8 +103,8 @@ impl Template {
     }
 
     /// The fields it inserts.
-    pub fn fields(&self) -> Vec<&FieldRef> {
-        self.parts.iter().filter_map(|part| if let Part::Field(field) = part { Some(field) } else { None }).collect()
+    pub fn fields(&self) -> impl Iterator<Item = &FieldRef> {
+        self.parts.iter().filter_map(|part| if let Part::Field(field) = part { Some(field) } else { None })
     }
 
     /// Whether it shows the time of reading (`%{{TIME_NOW}}`), which no id and no index name may depend on.
@@ -257,7 +257,7 @@ impl DatePart<'_> {
             .into_iter()
             .filter_map(|letter| {
                 Some(match letter {
-                    'S' | 'n' | 'N' | 'A' => Unit::Nanos,
+                    'S' | 'n' | 'N' | 'A' => Unit::Fraction,
                     's' => Unit::Second,
                     'm' => Unit::Minute,
                     'h' | 'H' | 'k' | 'K' | 'a' | 'B' => Unit::Hour,
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn what_it_depends_on() {
         let template = Template::parse("a-%{x}-%{+yyyy.MM.dd}-%{{'H'ww}}").unwrap();
-        assert_eq!(template.fields().into_iter().map(FieldRef::as_str).collect::<Vec<_>>(), ["x"]);
+        assert_eq!(template.fields().map(FieldRef::as_str).collect::<Vec<_>>(), ["x"]);
         assert!(!template.shows_now() && Template::parse("%{{TIME_NOW}}").unwrap().shows_now());
         let parts: Vec<_> = template.date_parts().collect();
         assert_eq!(parts, [DatePart::Joda("yyyy.MM.dd"), DatePart::Java("'H'ww")]);
@@ -470,7 +470,7 @@ mod tests {
             ("%{+xxxx.ww}", Some(Unit::Week)),
             ("%{+yyyy}", Some(Unit::Year)),
             ("%{{yyyy-QQ}}", Some(Unit::Month)),
-            ("%{+SSS}", Some(Unit::Nanos)),
+            ("%{+SSS}", Some(Unit::Fraction)),
             ("%{+ZZ}", None),
             ("%{x}", None),
         ] {
