@@ -295,10 +295,10 @@ fn finish(args: &RunArgs, plans: &[(PathBuf, Plan)], endings: &[run::Ending], se
         }
     }
     eprintln!("onceline: {}", total.words(seconds));
-    if let [(_, plan)] = plans {
-        if let Some(hint) = plan.pipeline.output.look() {
-            eprintln!("onceline: {hint}");
-        }
+    if let [(_, plan)] = plans
+        && let Some(hint) = plan.pipeline.output.look()
+    {
+        eprintln!("onceline: {hint}");
     }
     if let Some(file) = &args.summary {
         write_summary(file, plans, endings, &total, seconds)?;

@@ -5,9 +5,10 @@
 //! apart the quarter and the three-quarter points are.
 
 use crate::id::compact::Compact;
-use crate::id::digest::{DIGEST_BYTES_MAX, Digest, Method};
+use crate::id::digest::{Digest, Method};
 use crate::id::encode::Encoding;
 use crate::id::hash::Hash;
+use crate::id::lanes::LANES;
 use crate::id::time_hash::TimeHash;
 use crate::id::uuid::Uuid;
 use crate::id::{Refused, Scheme};
@@ -100,25 +101,45 @@ pub fn client_only(events: &[Vec<u8>], cases: &[Case], rounds: usize) -> Result<
 
 fn digest_round(events: &[Vec<u8>], case: &Case) -> f64 {
     let Some(digest) = &case.digest else { return 0.0 };
-    let mut bytes = [0; DIGEST_BYTES_MAX];
     let start = cpu_ns();
-    for event in events {
-        black_box(digest.digest(black_box(event), &mut bytes));
+    for group in events.chunks(digest.group()) {
+        digests(digest, group, |_, digest| {
+            black_box(digest);
+        });
     }
     (cpu_ns() - start) / events.len().max(1) as f64
 }
 
-fn id_round(events: &[Vec<u8>], case: &Case) -> Result<f64, Refused> {
-    let mut bytes = [0; DIGEST_BYTES_MAX];
-    let mut id = Vec::with_capacity(256);
-    let start = cpu_ns();
-    for (millis, event) in (START_MILLIS..).zip(events) {
-        let len = case.digest.as_ref().map_or(0, |digest| digest.digest(black_box(event), &mut bytes));
-        id.clear();
-        case.scheme.write(Time::from_millis(millis), &bytes[..len], &mut id)?;
-        black_box(&id);
+/// Events hashed together, as the pipeline does.
+fn digests(digest: &Digest, group: &[Vec<u8>], put: impl FnMut(usize, &[u8])) {
+    let mut texts: [&[u8]; LANES] = [&[]; LANES];
+    for (text, event) in texts.iter_mut().zip(group) {
+        *text = black_box(event);
     }
-    Ok((cpu_ns() - start) / events.len().max(1) as f64)
+    digest.digest_group(&texts[..group.len()], put);
+}
+
+fn id_round(events: &[Vec<u8>], case: &Case) -> Result<f64, Refused> {
+    let mut id = Vec::with_capacity(256);
+    let mut refused = Ok(());
+    let mut write = |millis: i64, digest: &[u8]| {
+        id.clear();
+        if let Err(no) = case.scheme.write(Time::from_millis(millis), digest, &mut id) {
+            refused = Err(no);
+        }
+        black_box(&id);
+    };
+    let start = cpu_ns();
+    let mut millis = START_MILLIS;
+    for group in events.chunks(case.digest.as_ref().map_or(1, Digest::group)) {
+        match &case.digest {
+            Some(digest) => digests(digest, group, |at, digest| write(millis + at as i64, digest)),
+            None => write(millis, &[]),
+        }
+        millis += group.len() as i64;
+    }
+    let spent = cpu_ns() - start;
+    refused.map(|()| spent / events.len().max(1) as f64)
 }
 
 fn cpu_ns() -> f64 {

@@ -113,6 +113,10 @@ fn push_object(batch: &mut Batch, record: &Record, object: &[u8], scratch: &mut 
 }
 
 impl Codec for Json {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
     fn decode(&self, batch: &mut Batch, records: &[Record]) {
         let utf8 = batch.is_utf8();
         SCRATCH.with_borrow_mut(|scratch| {

@@ -19,6 +19,8 @@ pub struct Record {
 /// that is no event becomes an event that is dead or dropped.
 pub trait Codec: Send + Sync {
     fn decode(&self, batch: &mut Batch, records: &[Record]);
+
+    fn name(&self) -> &'static str;
 }
 
 /// What a reader hands over: whole lines, the last one perhaps without its end.

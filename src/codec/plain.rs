@@ -53,6 +53,10 @@ impl Plain {
 }
 
 impl Codec for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+
     fn decode(&self, batch: &mut Batch, records: &[Record]) {
         let utf8 = batch.is_utf8();
         for record in records {

@@ -5,6 +5,7 @@ pub mod common;
 mod convert;
 pub mod date;
 pub mod drop;
+pub mod fingerprint;
 pub mod json;
 pub mod mutate;
 
@@ -44,6 +45,7 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 pub const KINDS: &[(&str, Read)] = &[
     ("date", |t| boxed(t, date::Config::read(t).map(date::Date::build))),
     ("drop", |t| boxed(t, drop::Config::read(t).map(drop::Drop::build))),
+    ("fingerprint", |t| boxed(t, fingerprint::Config::read(t).map(fingerprint::build))),
     ("json", |t| boxed(t, json::Config::read(t).map(json::Json::build))),
     ("mutate", |t| boxed(t, mutate::Config::read(t).map(mutate::Mutate::build))),
 ];
@@ -60,6 +62,8 @@ fn boxed<F: Filter + 'static>(t: &Section<'_>, built: Option<Result<F, String>>)
 
 /// A filter in its place in a pipeline.
 pub struct Step {
+    /// How errors and `check` call it: its number and type.
+    pub label: String,
     pub when: Option<Condition>,
     pub filter: Box<dyn Filter>,
     pub common: Common,
@@ -74,7 +78,7 @@ pub fn read(t: &Section<'_>) -> Option<Step> {
         t.skip_rest();
         return None;
     };
-    Some(Step { when, filter: kind(t)?, common })
+    Some(Step { label: t.label().to_string(), when, filter: kind(t)?, common })
 }
 
 impl Step {

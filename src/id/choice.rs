@@ -32,13 +32,19 @@ pub enum Ids {
     Auto,
     /// From the event as it stands.
     Field(Template),
-    Made(Recipe),
+    Made(Box<Recipe>),
 }
 
 impl Ids {
     /// What stands in for the engine's own ids where there is no engine.
     pub fn sortable_uuid() -> Ids {
-        Ids::Made(Recipe { scheme: Box::new(Uuid::V7), hashed: None })
+        Ids::Made(Box::new(Recipe { scheme: Box::new(Uuid::V7), hashed: None }))
+    }
+
+    /// The fields that ids are made of without a hash.
+    pub fn fields(&self) -> impl Iterator<Item = &FieldRef> {
+        let template = if let Ids::Field(template) = self { Some(template) } else { None };
+        template.into_iter().flat_map(Template::fields)
     }
 
     /// Writes the event's id; false where only the engine will know it. When it refuses, `out` may hold a part.
@@ -126,7 +132,7 @@ impl Choice {
                     return None;
                 };
                 let definition = definition(&version, "", None, false);
-                Some(random(Ids::Made(Recipe { scheme: Box::new(version), hashed: None }), definition))
+                Some(random(Ids::Made(Box::new(Recipe { scheme: Box::new(version), hashed: None })), definition))
             }
             Kind::Hash | Kind::TimeHash | Kind::Compact => hashed(t, kind, rate, events_in_index),
         }
@@ -165,7 +171,7 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
             t.fail_at(key, format!("`{key}` has no use with the method UUID, which hashes nothing"), ());
         }
         let definition = definition(scheme.as_ref(), "", None, false);
-        return Some(random(Ids::Made(Recipe { scheme, hashed: None }), definition));
+        return Some(random(Ids::Made(Box::new(Recipe { scheme, hashed: None })), definition));
     };
     let digest = match Digest::new(method, key.as_ref().map(|key| key.reveal().as_bytes())) {
         Ok(digest) => digest,
@@ -186,7 +192,7 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
     let odds = super::odds::warning(scheme.as_ref(), rate, events_in_index);
     let line = definition(scheme.as_ref(), serialization.name(), key.as_ref().map(|k| k.reveal().as_bytes()), keep);
     Some(Choice {
-        ids: Ids::Made(Recipe { scheme, hashed: Some((content, digest)) }),
+        ids: Ids::Made(Box::new(Recipe { scheme, hashed: Some((content, digest)) })),
         definition: line,
         repeatable: true,
         raw: source.is_none(),

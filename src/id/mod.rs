@@ -13,6 +13,7 @@ pub mod compact;
 pub mod digest;
 pub mod encode;
 pub mod hash;
+pub mod lanes;
 pub mod logstash;
 pub mod murmur;
 pub mod number;
@@ -23,12 +24,12 @@ pub mod time_hash;
 pub mod uuid;
 
 use crate::ack::Reason;
-use crate::batch::EventRef;
+use crate::batch::{Batch, EventRef};
 use crate::time::Time;
 pub use choice::{Choice, Ids};
 use digest::{DIGEST_BYTES_MAX, Digest, Method};
 use serial::Content;
-pub use serial::Scratch;
+pub use serial::{Digests, Scratch};
 use std::fmt;
 
 /// The last second that four bytes hold: 2106-02-07T06:28:15Z.
@@ -155,5 +156,28 @@ impl Recipe {
             None => 0,
         };
         self.scheme.write(time, &digest[..len], out)
+    }
+
+    /// The digests of all live events of a batch at once, for [`Recipe::write_digested`]: with MD5 this takes less
+    /// than half the time of one after the other.
+    pub fn digest_batch(&self, batch: &Batch, scratch: &mut Scratch, out: &mut Digests) {
+        if let Some((content, digest)) = &self.hashed {
+            content.digest_batch(batch, digest, scratch, out);
+        }
+    }
+
+    /// Appends the id of the event at `index`, as [`Recipe::write`] does, its digest being known.
+    pub fn write_digested(
+        &self,
+        index: usize,
+        time: Time,
+        digests: &Digests,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
+        let digest = match &self.hashed {
+            Some(_) => digests.get(index).map_err(Refused::clone)?,
+            None => &[],
+        };
+        self.scheme.write(time, digest, out)
     }
 }

@@ -6,12 +6,14 @@
 
 use super::Refused;
 use super::digest::{DIGEST_BYTES_MAX, Digest};
+use super::lanes::LANES;
 use super::logstash::Generation;
 use super::number;
 use super::sorted::Sort;
-use crate::batch::{EventRef, View};
+use crate::batch::{Batch, EventRef, Fate, View};
 use crate::field::FieldRef;
 use crate::time::Time;
+use std::borrow::Cow;
 
 /// Opens everything that is not the plain bytes of a text: it stands nowhere in UTF-8.
 const MARK: u8 = 0xff;
@@ -52,6 +54,72 @@ pub struct Scratch {
     pub sort: Sort,
 }
 
+/// The digests of a batch's events, by their place in the batch.
+#[derive(Default)]
+pub struct Digests {
+    bytes: Vec<u8>,
+    digest_bytes: usize,
+    /// In order.
+    refused: Vec<(usize, Refused)>,
+}
+
+impl Digests {
+    fn reset(&mut self, events: usize, digest_bytes: usize) {
+        self.refused.clear();
+        self.digest_bytes = digest_bytes;
+        self.bytes.clear();
+        self.bytes.resize(events * digest_bytes, 0);
+    }
+
+    /// The digest of a live event.
+    pub fn get(&self, index: usize) -> Result<&[u8], &Refused> {
+        match self.refused.binary_search_by_key(&index, |(index, _)| *index) {
+            Ok(at) => Err(&self.refused[at].1),
+            Err(_) => Ok(&self.bytes[index * self.digest_bytes..(index + 1) * self.digest_bytes]),
+        }
+    }
+}
+
+/// Texts that wait to be hashed together, each with its event's place.
+#[derive(Default)]
+struct Group<'a> {
+    texts: Vec<(usize, Text<'a>)>,
+    /// Those that do not stand in the batch.
+    own: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+enum Text<'a> {
+    Batch(&'a [u8]),
+    /// From where to where in `own`.
+    Own(usize, usize),
+}
+
+impl<'a> Group<'a> {
+    fn own(&mut self, text: &[u8]) -> Text<'a> {
+        let start = self.own.len();
+        self.own.extend_from_slice(text);
+        Text::Own(start, self.own.len())
+    }
+
+    /// Hashes what waits and empties the group.
+    fn digest(&mut self, digest: &Digest, out: &mut Digests) {
+        let mut texts: [&[u8]; LANES] = [&[]; LANES];
+        for (place, (_, text)) in texts.iter_mut().zip(&self.texts) {
+            *place = match *text {
+                Text::Batch(text) => text,
+                Text::Own(start, end) => &self.own[start..end],
+            };
+        }
+        digest.digest_group(&texts[..self.texts.len().min(LANES)], |at, digest| {
+            let start = self.texts[at].0 * out.digest_bytes;
+            out.bytes[start..start + digest.len()].copy_from_slice(digest);
+        });
+        self.texts.clear();
+        self.own.clear();
+    }
+}
+
 /// What of an event is hashed.
 pub struct Content {
     source: Source,
@@ -88,6 +156,47 @@ impl Content {
         Ok(Content { source, serialization, keep })
     }
 
+    /// The digests of a whole batch's live events, several at once where the method gains by it.
+    pub fn digest_batch(&self, batch: &Batch, digest: &Digest, scratch: &mut Scratch, out: &mut Digests) {
+        out.reset(batch.len(), digest.method().bytes());
+        let mut group = Group::default();
+        for index in 0..batch.len() {
+            let event = batch.event(index);
+            if !matches!(event.fate(), Fate::Live) {
+                continue;
+            }
+            let text = match self.in_place(&event) {
+                Some(text) => Text::Batch(text),
+                None => match self.write(&event, scratch) {
+                    Ok(()) => group.own(&scratch.bytes),
+                    Err(refused) => {
+                        out.refused.push((index, refused));
+                        continue;
+                    }
+                },
+            };
+            group.texts.push((index, text));
+            if group.texts.len() >= digest.group() {
+                group.digest(digest, out);
+            }
+        }
+        group.digest(digest, out);
+    }
+
+    /// What is hashed, if it stands in the batch as it is.
+    fn in_place<'a>(&self, event: &EventRef<'a>) -> Option<&'a [u8]> {
+        let text = match &self.source {
+            _ if self.keep => None,
+            Source::Raw => Some(event.raw()),
+            Source::One(field) if !field.is_timestamp() => match event.get(field) {
+                Some(View::Text(Cow::Borrowed(text))) => Some(text.as_bytes()),
+                _ => None,
+            },
+            _ => None,
+        };
+        text.filter(|text| !text.is_empty())
+    }
+
     /// The digest of an event. Text in one field is hashed where it stands.
     pub fn digest(
         &self,
@@ -96,15 +205,8 @@ impl Content {
         scratch: &mut Scratch,
         out: &mut [u8; DIGEST_BYTES_MAX],
     ) -> Result<usize, Refused> {
-        if !self.keep {
-            match &self.source {
-                Source::Raw if !event.raw().is_empty() => return Ok(digest.digest(event.raw(), out)),
-                Source::One(field) if !field.is_timestamp() => match event.get(field) {
-                    Some(View::Text(text)) if !text.is_empty() => return Ok(digest.digest(text.as_bytes(), out)),
-                    _ => {}
-                },
-                _ => {}
-            }
+        if let Some(text) = self.in_place(event) {
+            return Ok(digest.digest(text, out));
         }
         self.write(event, scratch)?;
         Ok(digest.digest(&scratch.bytes, out))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::ack::Reason;
 use crate::batch::{Batch, EventRef, Source, Span};
-use crate::template::{Template, Unit};
+use crate::template::{DatePart, Template, Unit};
 use crate::time::Time;
 
 /// What to do with a name that no engine would take.
@@ -66,7 +66,7 @@ impl Names {
 
 impl Route {
     pub fn new(template: Template, bad_name: BadName) -> Route {
-        let by_time = if template.fields().is_empty() { template.unit().or(Some(Unit::Year)) } else { None };
+        let by_time = if template.fields().next().is_none() { template.unit().or(Some(Unit::Year)) } else { None };
         Route { template, bad_name, by_time }
     }
 
@@ -114,10 +114,70 @@ impl Route {
     }
 }
 
+/// The names that a template makes, with `*` for every placeholder.
+pub fn pattern(template: &Template) -> String {
+    let (mut out, mut rest) = (String::new(), template.as_str());
+    while let Some(at) = rest.find("%{") {
+        let java = rest[at..].starts_with("%{{");
+        let (end, width) = if java { (rest[at..].find("}}"), 2) } else { (rest[at..].find('}'), 1) };
+        let Some(end) = end else { break };
+        out.push_str(&rest[..at]);
+        if !out.ends_with('*') {
+            out.push('*');
+        }
+        rest = &rest[at + end + width..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Names that show a wrong year for some days, or a week under the wrong one.
+pub fn week_traps(template: &Template) -> Vec<String> {
+    let mut out = Vec::new();
+    for part in template.date_parts() {
+        let letters = part.letters();
+        let has = |letter: char| letters.contains(&letter);
+        let (week_year, week) = match part {
+            DatePart::Epoch => continue,
+            // in Joda's patterns `Y` is the year of the era, and `x` that of the week
+            DatePart::Joda(_) => (has('x'), has('w')),
+            DatePart::Java(_) => (has('Y'), has('w')),
+        };
+        let calendar_year = has('y') || has('u') || matches!(part, DatePart::Joda(_)) && has('Y');
+        let letter = if matches!(part, DatePart::Joda(_)) { "xxxx" } else { "YYYY" };
+        if week_year && !week {
+            out.push(format!(
+                "`{letter}` is the year that the week belongs to: some days about New Year go under the wrong year; \
+                 write `yyyy`"
+            ));
+        }
+        if week && calendar_year && !week_year {
+            out.push(format!(
+                "the week `ww` stands beside the calendar year: some days about New Year go under a week of the wrong \
+                 year; write `{letter}` with `ww`"
+            ));
+        }
+        if has('D') && (has('M') || has('d')) {
+            out.push("`D` is the day of the year; the day of the month is `d`".to_string());
+        }
+        if let DatePart::Joda(_) = part
+            && has('Y')
+            && !week
+        {
+            out.push(
+                "`YYYY` means the calendar year here (Joda), but the year of the week in `%{{…}}` (Java): `yyyy` is \
+                 the same in both"
+                    .to_string(),
+            );
+        }
+    }
+    out
+}
+
 /// A number that changes whenever the name may change. Units longer than a day change with a day.
 fn bucket(unit: Unit, time: Time) -> i64 {
     match unit {
-        Unit::Nanos => time.secs.wrapping_mul(1_000_000_000).wrapping_add(i64::from(time.nanos)),
+        Unit::Fraction => time.secs.wrapping_mul(1_000_000_000).wrapping_add(i64::from(time.nanos)),
         Unit::Second => time.secs,
         Unit::Minute => time.secs.div_euclid(60),
         Unit::Hour => time.secs.div_euclid(3600),

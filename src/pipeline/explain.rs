@@ -45,7 +45,7 @@ fn explain(
             }
             Fate::Live => match packer.address(&event) {
                 Ok(address) => {
-                    let outcome = Outcome::Deliver { packer, address, action: pipeline.output.action() };
+                    let outcome = Outcome::Deliver { packer, address, action: pipeline.output.action().as_str() };
                     line(&event, metadata, outcome, &mut text);
                 }
                 Err((reason, detail)) => line(&event, metadata, Outcome::Dead(reason, &detail), &mut text),

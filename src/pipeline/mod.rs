@@ -1,7 +1,7 @@
 //! A pipeline: what a pipeline file describes, ready to run.
 
-pub mod explain;
 pub mod check;
+pub mod explain;
 pub mod pack;
 pub mod progress;
 pub mod read;

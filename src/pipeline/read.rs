@@ -33,6 +33,8 @@ pub struct Plan {
     pub choice: Said,
     pub index: Template,
     pub strict: bool,
+    /// How long indices are kept, as far as it was said.
+    pub retention: Option<Duration>,
     pub state: PathBuf,
 }
 
@@ -48,7 +50,12 @@ pub struct Said {
 }
 
 /// Reads a pipeline file: the plan if nothing is wrong, and what is to be said of it.
-pub fn read(path: &Path, text: &[u8], options: &Options, env: &dyn Fn(&str) -> Option<String>) -> (Option<Plan>, Report) {
+pub fn read(
+    path: &Path,
+    text: &[u8],
+    options: &Options,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> (Option<Plan>, Report) {
     let shown = path.display().to_string();
     config::read(&shown, text, &options.sets, env, |root| plan(root, path, options))
 }
@@ -66,6 +73,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
     let strict = index.bool("strict").or(true);
     let bad_name = [("dead-letter", BadName::DeadLetter), ("repair", BadName::Repair)];
     let bad_name = index.one_of("bad_name", &bad_name).or(BadName::DeadLetter);
+    let retention = index.duration("retention", Duration::from_secs(3600)..).optional();
     let out = root.table_or_empty("output");
     let output = output::Config::read(&out);
     let letters = root.table_or_empty("dead_letter").path("path").optional();
@@ -94,14 +102,15 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
         route: Route::new(name.clone(), bad_name),
         ordered,
         strict,
-        index_pattern: name.pattern(),
+        index_pattern: crate::index::pattern(&name),
         output,
         letters,
         tuning,
         now: options.now,
     };
     let choice = Said { definition, repeatable, source, raw, rule_assumed, keep, odds };
-    Some(Plan { pipeline, choice, index: name, strict, state })
+    let retention = retention.or(pipeline.stamp.past_secs.map(|past| Duration::from_secs(past.unsigned_abs())));
+    Some(Plan { pipeline, choice, index: name, strict, retention, state })
 }
 
 fn inputs(root: &Section<'_>, options: &Options) -> Option<Vec<Input>> {
@@ -139,7 +148,7 @@ fn inputs(root: &Section<'_>, options: &Options) -> Option<Vec<Input>> {
 fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
     let paths = t.texts("paths").required();
     let exclude = t.texts("exclude").or_default();
-    for (key, patterns) in [("paths", paths.iter().flatten()), ("exclude", Some(&exclude).into_iter().flatten())] {
+    for (key, patterns) in [("paths", paths.as_deref().unwrap_or_default()), ("exclude", &exclude)] {
         for pattern in patterns {
             if let Err(error) = glob::Pattern::new(pattern) {
                 t.fail_at(key, format!("`{pattern}` is not a pattern: {}", error.msg), ());

@@ -44,7 +44,7 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
     let errors = Mutex::new(Vec::new());
     let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     thread::scope(|scope| {
-        scope.spawn(|| ack::run(&settled, &mut letters, shared, phases));
+        scope.spawn(move || ack::run(&settled, &mut letters, shared, phases));
         let output_acks = acks.clone();
         scope.spawn(|| output.run(parcels, output_acks, phases.clone()).unwrap_or_else(&fail));
         for _ in 0..pipeline.tuning.workers {

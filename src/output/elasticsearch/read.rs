@@ -53,8 +53,10 @@ impl Config {
 }
 
 fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
-    let Some(items) = t.items("hosts").optional() else { return Some(default.to_vec()) };
-    let read = items.iter().map(|item| {
+    if !t.has("hosts") {
+        return Some(default.to_vec());
+    }
+    let read = t.items("hosts").optional()?.into_iter().map(|item| {
         let text = item.text()?;
         // user info: no message may show it
         let text = if text.contains('@') { item.secret()?.reveal().to_string() } else { text };

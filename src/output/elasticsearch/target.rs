@@ -1,5 +1,6 @@
 //! Before the first event: is the target one in which an id can live only once, and is the index template there?
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -94,7 +95,7 @@ impl Template {
 
 /// Waits for the engine, refuses a target that defeats the ids, installs the template.
 pub async fn prepare(client: &Client, config: &Config, waits: &Waits) -> anyhow::Result<()> {
-    let engine = Engine { client, waits };
+    let engine = Engine { client, waits, is_blind: Cell::new(false) };
     if config.strict
         && let Some(found) = find_danger(&engine, config).await
     {
@@ -113,6 +114,8 @@ pub async fn prepare(client: &Client, config: &Config, waits: &Waits) -> anyhow:
 struct Engine<'a> {
     client: &'a Client,
     waits: &'a Waits,
+    /// Something may not be looked at, which was said.
+    is_blind: Cell<bool>,
 }
 
 impl Engine<'_> {
@@ -152,8 +155,8 @@ impl Engine<'_> {
     /// The answer of a GET as JSON, if it is a good one; none where the endpoint or the thing is not there.
     async fn get(&self, path: &str) -> Option<Value> {
         let (status, text) = self.ask(Method::GET, path, None).await?;
-        if matches!(status, 401 | 403) {
-            tracing::warn!(path, status, "not allowed to look, so the target is not checked for this");
+        if matches!(status, 401 | 403) && !self.is_blind.replace(true) {
+            tracing::warn!(path, status, "not allowed to look at the target, so it is not checked whether it rolls over");
         }
         if !(200..300).contains(&status) { None } else { serde_json::from_slice(&text).ok() }
     }
