@@ -530,6 +530,11 @@ impl<'a> EventRef<'a> {
         &self.batch.events[self.index]
     }
 
+    /// The event's place in its batch.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     /// The record as it was read, without line end and byte order mark.
     pub fn raw(&self) -> &'a [u8] {
         self.batch.bytes(self.event().raw)

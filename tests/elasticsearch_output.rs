@@ -99,7 +99,8 @@ impl Work {
         let end = Instant::now() + SECS_MAX;
         while self.told.claims < count {
             let left = end.saturating_duration_since(Instant::now());
-            let settled = self.settled.recv_timeout(left).unwrap_or_else(|_| panic!("{} of {count} fates", self.told.claims));
+            let settled =
+                self.settled.recv_timeout(left).unwrap_or_else(|_| panic!("{} of {count} fates", self.told.claims));
             self.told.add(settled);
         }
     }
@@ -165,7 +166,8 @@ fn check_case(script: &str, want: &Value) -> (Told, Stub) {
 fn case_01() {
     let want: Value = serde_json::from_str(include_str!("cases/01-bulk-mixed-results/expected.json")).expect("JSON");
 
-    let (told, stub) = check_case(include_str!("cases/01-bulk-mixed-results/server-a-partial-then-lost-ack.jsonl"), &want["a"]);
+    let (told, stub) =
+        check_case(include_str!("cases/01-bulk-mixed-results/server-a-partial-then-lost-ack.jsonl"), &want["a"]);
     assert_eq!((told.tally.created, told.tally.duplicates, told.tally.retries), (2, 3, 4));
     assert_eq!(json!(told.letters()), want["a"]["dlq"]);
     let docs: Vec<String> = stub.docs().into_keys().map(|(_, id)| id).collect();
@@ -195,7 +197,10 @@ fn the_culprit_alone_is_a_dead_letter() {
         let stub = Stub::new(&script);
         let one_at_a_time = Config { requests_in_flight_max: 1, ..config(&stub.url) };
         let told = run(one_at_a_time, &[events("logs", 0..4)]);
-        assert_eq!(stub.ids(), [vec!["e0", "e1", "e2", "e3"], vec!["e0", "e1"], vec!["e2", "e3"], vec!["e2"], vec!["e3"]]);
+        assert_eq!(
+            stub.ids(),
+            [vec!["e0", "e1", "e2", "e3"], vec!["e0", "e1"], vec!["e2", "e3"], vec!["e2"], vec!["e3"]]
+        );
         assert_eq!((told.tally.created, told.letters()), (3, [("e3".to_string(), status)].into()));
         assert_eq!(told.letters[0].reason.as_str(), reason);
     };
@@ -230,8 +235,15 @@ fn an_item_that_keeps_failing_alone_is_a_dead_letter() {
 #[test]
 fn whatever_is_lost_or_refused_is_sent_again() {
     let lines = [
-        "{\"http\":429}", "{\"http\":503}", "{\"http\":502,\"body\":\"<html>\"}", "{\"http\":500}", "{\"http\":302}",
-        "{\"http\":404}", "{\"http\":405}", "{\"http\":200,\"body\":\"\"}", "{\"http\":200,\"body\":\"{\\\"items\\\":[\"}",
+        "{\"http\":429}",
+        "{\"http\":503}",
+        "{\"http\":502,\"body\":\"<html>\"}",
+        "{\"http\":500}",
+        "{\"http\":302}",
+        "{\"http\":404}",
+        "{\"http\":405}",
+        "{\"http\":200,\"body\":\"\"}",
+        "{\"http\":200,\"body\":\"{\\\"items\\\":[\"}",
         "{\"items\":[201],\"reply\":\"close the socket\"}",
     ];
     let stub = Stub::new(&lines.join("\n"));
@@ -243,20 +255,22 @@ fn whatever_is_lost_or_refused_is_sent_again() {
 #[test]
 fn a_slow_answer_is_given_up() {
     let stub = Stub::new("{\"delay_ms\":3000}\n");
-    let told = run(Config { request_timeout: Duration::from_millis(300), ..config(&stub.url) }, &[events("logs", 0..1)]);
+    let told =
+        run(Config { request_timeout: Duration::from_millis(300), ..config(&stub.url) }, &[events("logs", 0..1)]);
     assert_eq!((told.tally.duplicates, told.tally.requests), (1, 2));
 }
 
 #[test]
 fn events_of_an_index_in_trouble_are_held_in_order() {
     let trouble = json!({"status": 503, "type": "unavailable_shards_exception"});
-    let script = [
-        json!({"items": [trouble, 201, trouble]}),
-        json!({"items": [trouble, trouble]}),
-        json!({"items": [201, 201]}),
-    ];
+    let script =
+        [json!({"items": [trouble, 201, trouble]}), json!({"items": [trouble, trouble]}), json!({"items": [201, 201]})];
     let stub = Stub::new(&script.map(|line| line.to_string()).join("\n"));
-    let slow = Config { retry_wait_min: Duration::from_millis(1000), retry_wait_max: Duration::from_millis(1000), ..config(&stub.url) };
+    let slow = Config {
+        retry_wait_min: Duration::from_millis(1000),
+        retry_wait_max: Duration::from_millis(1000),
+        ..config(&stub.url)
+    };
     let mut work = Work::start(slow);
     work.send(&[event("a", "1", json!({})), event("b", "2", json!({})), event("a", "3", json!({}))]);
     let told = {
@@ -368,7 +382,9 @@ fn a_mapping_conflict_is_that_events_own() {
         let index = rig::unique_prefix();
         engine.put(&format!("/{index}"), &json!({"mappings": {"properties": {"n": {"type": "long"}}}}));
         let events: Vec<Event> = (0..100)
-            .map(|n| event(&index, &format!("{n:03}"), if n % 10 == 3 { json!({"n": "three"}) } else { json!({"n": n}) }))
+            .map(|n| {
+                event(&index, &format!("{n:03}"), if n % 10 == 3 { json!({"n": "three"}) } else { json!({"n": n}) })
+            })
             .collect();
         let told = run(config(&engine.url), &[events]);
         assert_eq!((told.tally.created, told.letters.len(), told.tally.retries), (90, 10, 0), "{}", engine.name);
@@ -376,7 +392,10 @@ fn a_mapping_conflict_is_that_events_own() {
         assert!(error["caused_by"]["type"].is_string(), "{error}");
         // one id too long makes the whole request fail
         let long = "x".repeat(513);
-        let told = run(config(&engine.url), &[vec![event(&index, "a", json!({})), event(&index, &long, json!({})), event(&index, "c", json!({}))]]);
+        let told = run(
+            config(&engine.url),
+            &[vec![event(&index, "a", json!({})), event(&index, &long, json!({})), event(&index, "c", json!({}))]],
+        );
         assert_eq!((told.tally.created, told.letters()), (2, [(long, 400)].into()), "{}", engine.name);
         engine.delete(&format!("/{index}"));
     }
@@ -479,7 +498,13 @@ fn a_template_is_installed_and_never_taken_from_others() {
     for engine in Engine::all() {
         let p = rig::unique_prefix();
         let with = |shards| Config {
-            template: Some(Template { name: p.clone(), index_pattern: format!("{p}-*"), shards, replicas: 0, ..Template::default() }),
+            template: Some(Template {
+                name: p.clone(),
+                index_pattern: format!("{p}-*"),
+                shards,
+                replicas: 0,
+                ..Template::default()
+            }),
             ..config(&engine.url)
         };
         let index = format!("{p}-a");
@@ -494,7 +519,10 @@ fn a_template_is_installed_and_never_taken_from_others() {
         run(with(1), &[]);
         run(with(2), &[]);
         let ours = engine.get(&format!("/_index_template/{p}")).json();
-        assert_eq!(ours["index_templates"][0]["index_template"]["template"]["settings"]["index"]["number_of_shards"], "2");
+        assert_eq!(
+            ours["index_templates"][0]["index_template"]["template"]["settings"]["index"]["number_of_shards"],
+            "2"
+        );
         engine.put(&format!("/_index_template/{p}"), &json!({"index_patterns": [format!("{p}-*")], "priority": 200}));
         let (_slots, parcels) = queue(1);
         let (acks, _settled) = Acks::channel();

@@ -8,18 +8,13 @@ use rig::{Fault, Http, Proxy, Stub};
 use serde_json::{Value, json};
 
 fn creates(ids: &[&str]) -> Vec<u8> {
-    let line = |id: &&str| {
-        format!("{{\"create\":{{\"_index\":\"i\",\"_id\":\"{id}\"}}}}\n{{\"is\":\"{id}\"}}\n")
-    };
+    let line = |id: &&str| format!("{{\"create\":{{\"_index\":\"i\",\"_id\":\"{id}\"}}}}\n{{\"is\":\"{id}\"}}\n");
     ids.iter().map(line).collect::<String>().into_bytes()
 }
 
 fn statuses(answer: &Value) -> Vec<u64> {
     let items = answer["items"].as_array().expect("items");
-    items
-        .iter()
-        .map(|item| item["create"]["status"].as_u64().expect("a status"))
-        .collect()
+    items.iter().map(|item| item["create"]["status"].as_u64().expect("a status")).collect()
 }
 
 #[test]
@@ -36,37 +31,17 @@ fn stub_follows_its_script() {
     let first = http.bulk("/_bulk", &creates(&["a", "b", "c", "d"])).json();
     assert_eq!(statuses(&first), [201, 409, 429, 400]);
     assert_eq!(first["errors"], true);
-    assert_eq!(
-        first["items"][3]["create"]["error"],
-        json!({"type": "mapper_parsing_exception", "reason": "no"})
-    );
-    assert!(
-        http.request("POST", "/_bulk", &vec![], &creates(&["c"]))
-            .is_err(),
-        "the answer is lost"
-    );
+    assert_eq!(first["items"][3]["create"]["error"], json!({"type": "mapper_parsing_exception", "reason": "no"}));
+    assert!(http.request("POST", "/_bulk", &vec![], &creates(&["c"])).is_err(), "the answer is lost");
     assert_eq!(http.bulk("/_bulk", &creates(&["e"])).status, 413);
     let refused = http.bulk("/_bulk", &creates(&["e"]));
     assert_eq!((refused.status, refused.text().as_str()), (403, "expired"));
     // Fewer items than documents, as the script has it; only what is acknowledged is stored.
-    assert_eq!(
-        statuses(&http.bulk("/_bulk", &creates(&["e", "f"])).json()),
-        [201]
-    );
+    assert_eq!(statuses(&http.bulk("/_bulk", &creates(&["e", "f"])).json()), [201]);
     // After the script: what is true.
-    assert_eq!(
-        statuses(
-            &http
-                .bulk("/_bulk", &creates(&["a", "b", "c", "d", "f"]))
-                .json()
-        ),
-        [409, 409, 409, 201, 201]
-    );
+    assert_eq!(statuses(&http.bulk("/_bulk", &creates(&["a", "b", "c", "d", "f"])).json()), [409, 409, 409, 201, 201]);
     assert_eq!(stub.ids()[1], ["c"]);
-    assert_eq!(
-        stub.bulks()[0].header("content-type"),
-        Some("application/x-ndjson")
-    );
+    assert_eq!(stub.bulks()[0].header("content-type"), Some("application/x-ndjson"));
     let ids: Vec<String> = stub.docs().into_keys().map(|(_, id)| id).collect();
     assert_eq!(ids, ["a", "b", "c", "d", "e", "f"]);
 }
@@ -76,10 +51,7 @@ fn stub_filters_as_the_engines_do() {
     let stub = Stub::new("");
     let http = Http::new(&stub.url);
     http.bulk("/_bulk", &creates(&["a"]));
-    let ask = |paths: &str, ids: &[&str]| {
-        http.bulk(&format!("/_bulk?filter_path={paths}"), &creates(ids))
-            .json()
-    };
+    let ask = |paths: &str, ids: &[&str]| http.bulk(&format!("/_bulk?filter_path={paths}"), &creates(ids)).json();
     let conflict = "version_conflict_engine_exception";
     assert_eq!(
         ask("errors,items.*.status,items.*.error.type", &["a", "b"]),
@@ -89,10 +61,7 @@ fn stub_filters_as_the_engines_do() {
         ask("errors%2Citems.*.error.type", &["a", "c"]),
         json!({"errors": true, "items": [{"create": {"error": {"type": conflict}}}]})
     );
-    assert_eq!(
-        ask("errors,items.*.error", &["d"]),
-        json!({"errors": false})
-    );
+    assert_eq!(ask("errors,items.*.error", &["d"]), json!({"errors": false}));
 }
 
 #[test]
@@ -101,15 +70,9 @@ fn stub_answers_other_requests() {
     let http = Http::new(&stub.url);
     assert_eq!(http.get("/").json()["version"]["number"], "8.17.0");
     assert_eq!(http.get("/_alias/x").status, 404);
-    assert_eq!(
-        http.get("/_resolve/index/x").json()["data_streams"],
-        json!([])
-    );
+    assert_eq!(http.get("/_resolve/index/x").json()["data_streams"], json!([]));
     assert_eq!(http.put("/_index_template/x", &json!({})).status, 200);
-    assert_eq!(
-        statuses(&http.bulk("/_bulk", &creates(&["a"])).json()),
-        [429]
-    );
+    assert_eq!(statuses(&http.bulk("/_bulk", &creates(&["a"])).json()), [429]);
     assert_eq!(stub.others().len(), 4);
     assert!(stub.docs().is_empty());
 }
@@ -119,11 +82,8 @@ fn stub_answers_other_requests() {
 fn stub_reads_chunked_gzip_on_a_kept_connection() {
     use std::io::{Read, Write};
     let stub = Stub::new("");
-    let mut stream =
-        std::net::TcpStream::connect(stub.url.trim_start_matches("http://")).expect("a connection");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("a timeout");
+    let mut stream = std::net::TcpStream::connect(stub.url.trim_start_matches("http://")).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     for id in ["a", "b"] {
         let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         zip.write_all(&creates(&[id])).expect("write to memory");
@@ -172,8 +132,5 @@ fn proxy_breaks_what_it_is_told_to() {
     assert_eq!(statuses(&send("delay").expect("an answer").json()), [201]);
     assert_eq!(proxy.faults(), faults);
     // All but the one cut before were delivered.
-    assert_eq!(
-        stub.ids(),
-        [["none"], ["answer"], ["truncate"], ["garble"], ["delay"]]
-    );
+    assert_eq!(stub.ids(), [["none"], ["answer"], ["truncate"], ["garble"], ["delay"]]);
 }

@@ -45,7 +45,7 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 pub const KINDS: &[(&str, Read)] = &[
     ("date", |t| boxed(t, date::Config::read(t).map(date::Date::build))),
     ("drop", |t| boxed(t, drop::Config::read(t).map(drop::Drop::build))),
-    ("fingerprint", |t| boxed(t, fingerprint::Config::read(t).map(fingerprint::build))),
+    ("fingerprint", |t| boxed(t, Some(fingerprint::build(fingerprint::Config::read(t))))),
     ("json", |t| boxed(t, json::Config::read(t).map(json::Json::build))),
     ("mutate", |t| boxed(t, mutate::Config::read(t).map(mutate::Mutate::build))),
 ];

@@ -12,12 +12,12 @@ use super::compact::Compact;
 use super::digest::{Digest, Method};
 use super::encode::Encoding;
 use super::hash::Hash;
-use super::serial::{Content, Scratch, Serialization};
+use super::serial::{Content, Digests, Scratch, Serialization};
 use super::time_hash::TimeHash;
 use super::uuid::Uuid;
 use super::{Recipe, Scheme, TimeUnit, definition};
 use crate::ack::Reason;
-use crate::batch::EventRef;
+use crate::batch::{Batch, EventRef};
 use crate::config::{Help, Section};
 use crate::field::FieldRef;
 use crate::template::Template;
@@ -47,18 +47,26 @@ impl Ids {
         template.into_iter().flat_map(Template::fields)
     }
 
+    /// Hashes the live events of a batch, for [`Ids::write`].
+    pub fn digest(&self, batch: &Batch, scratch: &mut Scratch, digests: &mut Digests) {
+        if let Ids::Made(recipe) = self {
+            recipe.digest_batch(batch, scratch, digests);
+        }
+    }
+
     /// Writes the event's id; false where only the engine will know it. When it refuses, `out` may hold a part.
     pub fn write(
         &self,
         event: &EventRef<'_>,
         time: Time,
-        scratch: &mut Scratch,
+        digests: &Digests,
         out: &mut Vec<u8>,
     ) -> Result<bool, (Reason, String)> {
         match self {
             Ids::Auto => return Ok(false),
             Ids::Made(recipe) => {
-                recipe.write(event, time, scratch, out).map_err(|refused| (refused.reason(), refused.to_string()))?;
+                let written = recipe.write_digested(event.index(), time, digests, out);
+                written.map_err(|refused| (refused.reason(), refused.to_string()))?;
             }
             Ids::Field(template) => {
                 template.render_strict(event, out).map_err(|e| (Reason::IdMissing, format!("no id: {e}")))?;

@@ -19,6 +19,7 @@ use std::borrow::Cow;
 const MARK: u8 = 0xff;
 const V1: u8 = 1;
 const KEEP: u8 = b'k';
+const PART: u8 = b'p';
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serialization {
@@ -187,6 +188,7 @@ impl Content {
     fn in_place<'a>(&self, event: &EventRef<'a>) -> Option<&'a [u8]> {
         let text = match &self.source {
             _ if self.keep => None,
+            Source::Raw if event.place().is_some() => None,
             Source::Raw => Some(event.raw()),
             Source::One(field) if !field.is_timestamp() => match event.get(field) {
                 Some(View::Text(Cow::Borrowed(text))) => Some(text.as_bytes()),
@@ -218,8 +220,11 @@ impl Content {
         bytes.clear();
         let full = match &self.source {
             Source::Raw => {
-                bytes.extend_from_slice(event.raw());
-                !bytes.is_empty()
+                match event.place() {
+                    None => bytes.extend_from_slice(event.raw()),
+                    Some(place) => part(event.raw(), place, bytes),
+                }
+                !event.raw().is_empty()
             }
             Source::One(field) => self.one(event, field, sort, bytes),
             Source::Several(fields) => self.several(event, fields, sort, bytes),
@@ -366,6 +371,14 @@ fn v1_member(key: &str, value: &View<'_>, sort: &mut Sort, out: &mut Vec<u8>) {
 fn v1_text(text: &str, out: &mut Vec<u8>) {
     length(text.len(), out);
     out.extend_from_slice(text.as_bytes());
+}
+
+/// One of several events of a record: `0xFF p`, the record's length, the record, which part of it (four bytes).
+fn part(record: &[u8], place: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[MARK, PART]);
+    length(record.len(), out);
+    out.extend_from_slice(record);
+    out.extend_from_slice(&place.to_be_bytes());
 }
 
 /// Seven bits a byte, the lowest first; all but the last have the highest bit set (LEB128).

@@ -36,6 +36,7 @@ fn explain(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut text = Vec::new();
+    packer.begin(batch);
     for index in 0..batch.len() {
         let event = batch.event(index);
         match event.fate() {

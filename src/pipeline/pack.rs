@@ -40,15 +40,22 @@ pub struct Packer<'a> {
     heads: Vec<Vec<u8>>,
     id: Vec<u8>,
     scratch: id::Scratch,
+    digests: id::Digests,
 }
 
 impl<'a> Packer<'a> {
     pub fn new(pipeline: &'a Pipeline, form: Form) -> Packer<'a> {
-        let (names, scratch) = (Names::default(), id::Scratch::default());
-        Packer { pipeline, form, names, heads: Vec::new(), id: Vec::new(), scratch }
+        let (names, scratch, digests) = (Names::default(), id::Scratch::default(), id::Digests::default());
+        Packer { pipeline, form, names, heads: Vec::new(), id: Vec::new(), scratch, digests }
+    }
+
+    /// Begins a batch: what is done for all its events at once.
+    pub fn begin(&mut self, batch: &Batch) {
+        self.pipeline.ids.digest(batch, &mut self.scratch, &mut self.digests);
     }
 
     pub fn pack(&mut self, batch: &Batch) -> Packed {
+        self.begin(batch);
         let mut packed = Packed::default();
         // the source and as much again as an action line usually takes
         packed.body.reserve(batch.weight() + batch.len() * 96);
@@ -75,11 +82,11 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Finds the event's id and index.
+    /// Finds the id and the index of an event of the batch begun.
     pub fn address(&mut self, event: &EventRef<'_>) -> Result<Address, (Reason, String)> {
         let time = event.time().unwrap_or(Time::EPOCH);
         self.id.clear();
-        let has_id = self.pipeline.ids.write(event, time, &mut self.scratch, &mut self.id)?;
+        let has_id = self.pipeline.ids.write(event, time, &self.digests, &mut self.id)?;
         let index = self.pipeline.route.find(event, time, &mut self.names)?;
         Ok(Address { index, has_id })
     }

@@ -35,8 +35,7 @@ impl Deref for Engine {
 
 impl Engine {
     pub fn opensearch() -> &'static Engine {
-        static ENGINE: LazyLock<Engine> =
-            LazyLock::new(|| Engine::find("opensearch", "ONCELINE_TEST_OPENSEARCH"));
+        static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::find("opensearch", "ONCELINE_TEST_OPENSEARCH"));
         &ENGINE
     }
 
@@ -53,35 +52,23 @@ impl Engine {
 
     fn find(name: &'static str, variable: &str) -> Engine {
         let url = std::env::var(variable).unwrap_or_else(|_| start(name));
-        Engine {
-            name,
-            http: Http::new(&url),
-            url,
-        }
+        Engine { name, http: Http::new(&url), url }
     }
 
     /// All documents of an index or pattern, after a refresh; none when there is no such index.
     pub fn docs(&self, index: &str) -> Vec<Doc> {
         // Without a body: Elasticsearch refuses one here.
         self.get(&format!("/{index}/_refresh?ignore_unavailable=true"));
-        let path =
-            format!("/{index}/_search?scroll=1m&version=true&size=1000&ignore_unavailable=true");
+        let path = format!("/{index}/_search?scroll=1m&version=true&size=1000&ignore_unavailable=true");
         let mut page = self.post(&path, &json!({"sort": ["_doc"]})).json();
         let mut docs = Vec::new();
         loop {
-            let hits = page["hits"]["hits"]
-                .as_array()
-                .unwrap_or_else(|| panic!("no hits from {}: {page}", self.name));
+            let hits = page["hits"]["hits"].as_array().unwrap_or_else(|| panic!("no hits from {}: {page}", self.name));
             if hits.is_empty() {
                 break;
             }
             docs.extend(hits.iter().map(doc));
-            page = self
-                .post(
-                    "/_search/scroll",
-                    &json!({"scroll": "1m", "scroll_id": page["_scroll_id"]}),
-                )
-                .json();
+            page = self.post("/_search/scroll", &json!({"scroll": "1m", "scroll_id": page["_scroll_id"]})).json();
         }
         docs.sort_by(|a, b| (&a.index, &a.id).cmp(&(&b.index, &b.id)));
         docs
@@ -91,12 +78,7 @@ impl Engine {
 fn doc(hit: &Value) -> Doc {
     let text = |key: &str| hit[key].as_str().expect("text in a hit").to_owned();
     let version = hit["_version"].as_i64().expect("a version in a hit");
-    Doc {
-        index: text("_index"),
-        id: text("_id"),
-        version,
-        source: hit["_source"].clone(),
-    }
+    Doc { index: text("_index"), id: text("_id"), version, source: hit["_source"].clone() }
 }
 
 /// Starts an engine that ends when this process does, and gives its URL.
@@ -107,13 +89,6 @@ fn start(name: &str) -> String {
         .stderr(Stdio::inherit())
         .output()
         .unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(
-        output.status.success(),
-        "{command} start {name}: {}",
-        output.status
-    );
-    String::from_utf8(output.stdout)
-        .expect("a URL")
-        .trim()
-        .to_owned()
+    assert!(output.status.success(), "{command} start {name}: {}", output.status);
+    String::from_utf8(output.stdout).expect("a URL").trim().to_owned()
 }

@@ -14,10 +14,7 @@ pub type Headers = Vec<(String, String)>;
 
 /// The first header of this name.
 pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
-    headers
-        .iter()
-        .find(|(key, _)| key.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value.as_str())
+    headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
 /// A client of one server, `http://host:port`.
@@ -46,10 +43,7 @@ impl Answer {
 
 impl Http {
     pub fn new(url: &str) -> Http {
-        let address = url
-            .trim_start_matches("http://")
-            .trim_end_matches('/')
-            .to_owned();
+        let address = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
         Http { address }
     }
 
@@ -72,8 +66,7 @@ impl Http {
     /// A body of action and source lines, to `/_bulk` or another path such as `/_bulk?filter_path=errors`.
     pub fn bulk(&self, path: &str, body: &[u8]) -> Answer {
         let headers = vec![("content-type".to_owned(), "application/x-ndjson".to_owned())];
-        self.request("POST", path, &headers, body)
-            .expect("an answer to a bulk request")
+        self.request("POST", path, &headers, body).expect("an answer to a bulk request")
     }
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
@@ -86,33 +79,18 @@ impl Http {
             .unwrap_or_else(|error| panic!("{method} {path} at {}: {error}", self.address))
     }
 
-    pub fn request(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &Headers,
-        body: &[u8],
-    ) -> io::Result<Answer> {
+    pub fn request(&self, method: &str, path: &str, headers: &Headers, body: &[u8]) -> io::Result<Answer> {
         let stream = self.deliver(method, path, headers, body)?;
         read_answer(&stream)
     }
 
     /// Sends a request and leaves the answer unread.
-    pub fn deliver(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &Headers,
-        body: &[u8],
-    ) -> io::Result<TcpStream> {
+    pub fn deliver(&self, method: &str, path: &str, headers: &Headers, body: &[u8]) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(Duration::from_secs(ANSWER_SECS_MAX)))?;
         // HTTP/1.0: one request a connection, and no chunked answer.
-        let mut head = format!(
-            "{method} {path} HTTP/1.0\r\nhost: {}\r\ncontent-length: {}\r\n",
-            self.address,
-            body.len()
-        );
+        let mut head =
+            format!("{method} {path} HTTP/1.0\r\nhost: {}\r\ncontent-length: {}\r\n", self.address, body.len());
         for (key, value) in headers {
             head += &format!("{key}: {value}\r\n");
         }
@@ -120,12 +98,7 @@ impl Http {
         stream.write_all(head.as_bytes())?;
         // A server that refuses the head may close before it has read the body; its answer still counts.
         match stream.write_all(body) {
-            Err(error)
-                if !matches!(
-                    error.kind(),
-                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-                ) =>
-            {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                 Err(error)
             }
             _ => Ok(stream),
@@ -136,26 +109,16 @@ impl Http {
 pub fn read_answer(stream: &TcpStream) -> io::Result<Answer> {
     let mut reader = io::BufReader::new(stream);
     let start = line(&mut reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let status = start
-        .split(' ')
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .ok_or(io::ErrorKind::InvalidData)?;
+    let status = start.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     let headers = read_headers(&mut reader)?;
     let mut body = Vec::new();
     reader.read_to_end(&mut body)?;
-    let promised = header(&headers, "content-length")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(body.len());
+    let promised = header(&headers, "content-length").and_then(|text| text.parse().ok()).unwrap_or(body.len());
     // The answer to HEAD promises a length and has no body.
     if body.len() < promised && !body.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(Answer {
-        status,
-        headers,
-        body,
-    })
+    Ok(Answer { status, headers, body })
 }
 
 /// A request as a server reads it; the body without its chunking, still compressed if it came so.
@@ -175,26 +138,16 @@ pub fn read_request<S: Read + Write>(reader: &mut io::BufReader<S>) -> io::Resul
         return Ok(None);
     };
     let mut words = start.split(' ').map(str::to_owned);
-    let (Some(method), Some(path), Some(protocol)) = (words.next(), words.next(), words.next())
-    else {
+    let (Some(method), Some(path), Some(protocol)) = (words.next(), words.next(), words.next()) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     let headers = read_headers(reader)?;
     if header(&headers, "expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
-        reader
-            .get_mut()
-            .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+        reader.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     let body = read_body(reader, &headers)?;
-    let close =
-        header(&headers, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-    Ok(Some(Request {
-        method,
-        path,
-        headers,
-        body,
-        keep: protocol == "HTTP/1.1" && !close,
-    }))
+    let close = header(&headers, "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+    Ok(Some(Request { method, path, headers, body, keep: protocol == "HTTP/1.1" && !close }))
 }
 
 fn read_headers(reader: &mut impl BufRead) -> io::Result<Headers> {
@@ -211,9 +164,7 @@ fn read_headers(reader: &mut impl BufRead) -> io::Result<Headers> {
 
 fn read_body(reader: &mut impl BufRead, headers: &Headers) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    if header(headers, "transfer-encoding")
-        .is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
-    {
+    if header(headers, "transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
         loop {
             let size = line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             let digits = size.split(';').next().unwrap_or_default().trim();
@@ -227,9 +178,7 @@ fn read_body(reader: &mut impl BufRead, headers: &Headers) -> io::Result<Vec<u8>
             }
         }
     }
-    let len = header(headers, "content-length")
-        .map_or(Ok(0), str::parse)
-        .map_err(|_| io::ErrorKind::InvalidData)?;
+    let len = header(headers, "content-length").map_or(Ok(0), str::parse).map_err(|_| io::ErrorKind::InvalidData)?;
     body.resize(len, 0);
     reader.read_exact(&mut body)?;
     Ok(body)
@@ -252,11 +201,7 @@ pub fn write_answer(stream: &mut impl Write, answer: &Answer, keep: bool) -> io:
         answer.body.len()
     )
     .into_bytes();
-    for (key, value) in answer
-        .headers
-        .iter()
-        .filter(|(key, _)| key != "content-length" && key != "connection")
-    {
+    for (key, value) in answer.headers.iter().filter(|(key, _)| key != "content-length" && key != "connection") {
         bytes.extend_from_slice(format!("{key}: {value}\r\n").as_bytes());
     }
     bytes.extend_from_slice(b"\r\n");

@@ -22,9 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// A prefix for index names that no other test, process or earlier run has: engines outlive test binaries.
 pub fn unique_prefix() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("a clock after 1970");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
     let count = COUNT.fetch_add(1, Relaxed);
     format!("t{:x}-{}-{count}", now.as_millis(), std::process::id())
 }

@@ -44,17 +44,9 @@ pub struct Running<'a> {
 impl Onceline {
     /// `{dir}` in the pipeline stands for the folder of this run.
     pub fn new(pipeline: &str) -> Onceline {
-        let dir = tempfile::Builder::new()
-            .prefix("onceline-test-")
-            .tempdir()
-            .expect("a temporary folder");
-        let onceline = Onceline {
-            dir,
-            command: "run".to_owned(),
-            args: vec![],
-            envs: vec![],
-            deadline: Duration::from_secs(120),
-        };
+        let dir = tempfile::Builder::new().prefix("onceline-test-").tempdir().expect("a temporary folder");
+        let onceline =
+            Onceline { dir, command: "run".to_owned(), args: vec![], envs: vec![], deadline: Duration::from_secs(120) };
         onceline.set_pipeline(pipeline);
         onceline
     }
@@ -103,24 +95,12 @@ impl Onceline {
         // A run that is killed must not show the summary of the one before.
         let _ = std::fs::remove_file(self.path("summary.json"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_onceline"));
-        command
-            .arg(&self.command)
-            .arg(self.path("pipeline.toml"))
-            .current_dir(self.dir.path());
+        command.arg(&self.command).arg(self.path("pipeline.toml")).current_dir(self.dir.path());
         if self.command == "run" {
-            command
-                .arg("--state")
-                .arg(self.path("state"))
-                .arg("--summary")
-                .arg(self.path("summary.json"));
+            command.arg("--state").arg(self.path("state")).arg("--summary").arg(self.path("summary.json"));
         }
-        command
-            .args(&self.args)
-            .envs(self.envs.iter().map(|(key, value)| (key, value)));
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(&self.args).envs(self.envs.iter().map(|(key, value)| (key, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start onceline");
         let mut pipe = child.stdin.take().expect("a pipe to standard input");
         let bytes = stdin.to_vec();
@@ -158,15 +138,9 @@ impl Running<'_> {
             let _ = self.child.wait();
         }
         self.stdin.join().expect("write standard input");
-        let (stdout, stderr) = (
-            self.stdout.join().expect("read"),
-            self.stderr.join().expect("read"),
-        );
+        let (stdout, stderr) = (self.stdout.join().expect("read"), self.stderr.join().expect("read"));
         let Some(status) = status else {
-            panic!(
-                "onceline did not end in {:?}\nstdout:\n{stdout}\nstderr:\n{stderr}",
-                self.onceline.deadline
-            );
+            panic!("onceline did not end in {:?}\nstdout:\n{stdout}\nstderr:\n{stderr}", self.onceline.deadline);
         };
         self.onceline.result(status, stdout, stderr)
     }
@@ -178,27 +152,16 @@ impl Onceline {
         let summary = serde_json::from_str(&read("summary.json")).unwrap_or(Value::Null);
         let dead_letters = read("state/dead-letters.ndjson")
             .lines()
-            .map(|line| {
-                serde_json::from_str(line)
-                    .unwrap_or_else(|error| panic!("dead letter {line}: {error}"))
-            })
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("dead letter {line}: {error}")))
             .collect();
-        Run {
-            status: status.code(),
-            stdout,
-            stderr,
-            summary,
-            dead_letters,
-        }
+        Run { status: status.code(), stdout, stderr, summary, dead_letters }
     }
 }
 
 impl Run {
     /// A number of the summary.
     pub fn count(&self, key: &str) -> u64 {
-        self.summary[key]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no {key} in the summary: {self:#?}"))
+        self.summary[key].as_u64().unwrap_or_else(|| panic!("no {key} in the summary: {self:#?}"))
     }
 }
 

@@ -38,8 +38,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let faults = Arc::new(Mutex::new(Vec::new()));
-        let (upstream, rule, log): (_, Arc<Rule>, _) =
-            (Http::new(upstream), Arc::new(rule), faults.clone());
+        let (upstream, rule, log): (_, Arc<Rule>, _) = (Http::new(upstream), Arc::new(rule), faults.clone());
         // Ends with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -60,20 +59,10 @@ impl Proxy {
     }
 }
 
-fn serve(
-    stream: &TcpStream,
-    upstream: &Http,
-    rule: &Rule,
-    log: &Mutex<Vec<Fault>>,
-) -> io::Result<()> {
+fn serve(stream: &TcpStream, upstream: &Http, rule: &Rule, log: &Mutex<Vec<Fault>>) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
-        let fault = if request
-            .path
-            .split('?')
-            .next()
-            .is_some_and(|path| path.ends_with("/_bulk"))
-        {
+        let fault = if request.path.split('?').next().is_some_and(|path| path.ends_with("/_bulk")) {
             let mut log = log.lock().expect("a lock");
             let fault = rule(log.len());
             log.push(fault);
@@ -89,18 +78,10 @@ fn serve(
 }
 
 /// Passes a request on and its answer back; false: the connection ends here.
-fn pass(
-    mut stream: &TcpStream,
-    upstream: &Http,
-    request: &Request,
-    fault: Fault,
-) -> io::Result<bool> {
+fn pass(mut stream: &TcpStream, upstream: &Http, request: &Request, fault: Fault) -> io::Result<bool> {
     let mut headers = request.headers.clone();
     headers.retain(|(key, _)| {
-        !matches!(
-            key.as_str(),
-            "host" | "content-length" | "transfer-encoding" | "connection" | "expect"
-        )
+        !matches!(key.as_str(), "host" | "content-length" | "transfer-encoding" | "connection" | "expect")
     });
     let sent = upstream.deliver(&request.method, &request.path, &headers, &request.body)?;
     if fault == Fault::CutDelivered {

@@ -68,17 +68,11 @@ impl Stub {
         let script: Vec<Value> = script
             .lines()
             .filter(|line| !line.trim().is_empty())
-            .map(|line| {
-                serde_json::from_str(line)
-                    .unwrap_or_else(|error| panic!("script line {line}: {error}"))
-            })
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("script line {line}: {error}")))
             .collect();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let state = Arc::new(Mutex::new(State {
-            script,
-            ..State::default()
-        }));
+        let state = Arc::new(Mutex::new(State { script, ..State::default() }));
         let shared = state.clone();
         // Ends with the test process.
         std::thread::spawn(move || {
@@ -106,11 +100,7 @@ impl Stub {
 
     /// Ids of each bulk request, in order.
     pub fn ids(&self) -> Vec<Vec<String>> {
-        self.lock()
-            .bulks
-            .iter()
-            .map(|bulk| bulk.ops.iter().map(|op| op.id.clone()).collect())
-            .collect()
+        self.lock().bulks.iter().map(|bulk| bulk.ops.iter().map(|op| op.id.clone()).collect()).collect()
     }
 
     /// Method and path of all other requests.
@@ -135,26 +125,11 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 fn serve(mut stream: &TcpStream, state: &Mutex<State>) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
-        let is_bulk = request
-            .path
-            .split('?')
-            .next()
-            .is_some_and(|path| path.ends_with("/_bulk"));
-        let reply = if is_bulk {
-            bulk(&request, state)?
-        } else {
-            Some(other(&request, state))
-        };
+        let is_bulk = request.path.split('?').next().is_some_and(|path| path.ends_with("/_bulk"));
+        let reply = if is_bulk { bulk(&request, state)? } else { Some(other(&request, state)) };
         let Some(reply) = reply else { return Ok(()) };
         if request.method == "HEAD" {
-            write_answer(
-                &mut stream,
-                &Answer {
-                    body: vec![],
-                    ..reply
-                },
-                request.keep,
-            )?;
+            write_answer(&mut stream, &Answer { body: vec![], ..reply }, request.keep)?;
         } else {
             write_answer(&mut stream, &reply, request.keep)?;
         }
@@ -170,18 +145,12 @@ fn answer(status: u16, body: &Value) -> Answer {
         ("content-type".to_owned(), "application/json".to_owned()),
         ("x-elastic-product".to_owned(), "Elasticsearch".to_owned()),
     ];
-    Answer {
-        status,
-        headers,
-        body: body.to_string().into_bytes(),
-    }
+    Answer { status, headers, body: body.to_string().into_bytes() }
 }
 
 /// Everything but `_bulk`: a server of version 8 that has no index, alias, data stream or template.
 fn other(request: &Request, state: &Mutex<State>) -> Answer {
-    lock(state)
-        .others
-        .push((request.method.clone(), request.path.clone()));
+    lock(state).others.push((request.method.clone(), request.path.clone()));
     let path = request.path.split('?').next().unwrap_or_default();
     match (request.method.as_str(), path) {
         ("GET" | "HEAD", "/") => answer(
@@ -189,13 +158,10 @@ fn other(request: &Request, state: &Mutex<State>) -> Answer {
             &json!({"name": "stub", "cluster_name": "stub", "version": {"number": "8.17.0", "build_flavor": "default",
                 "minimum_wire_compatibility_version": "7.17.0"}, "tagline": "You Know, for Search"}),
         ),
-        ("POST", path) if path.starts_with("/_index_template/_simulate_index/") => {
-            answer(200, &json!({}))
+        ("POST", path) if path.starts_with("/_index_template/_simulate_index/") => answer(200, &json!({})),
+        ("GET", path) if path.starts_with("/_resolve/index/") => {
+            answer(200, &json!({"indices": [], "aliases": [], "data_streams": []}))
         }
-        ("GET", path) if path.starts_with("/_resolve/index/") => answer(
-            200,
-            &json!({"indices": [], "aliases": [], "data_streams": []}),
-        ),
         ("GET", "/_index_template") => answer(200, &json!({"index_templates": []})),
         ("GET", "/_template") => answer(200, &json!({})),
         ("PUT" | "POST", _) => answer(200, &json!({"acknowledged": true})),
@@ -215,56 +181,27 @@ fn bulk(request: &Request, state: &Mutex<State>) -> io::Result<Option<Answer>> {
     let body = decompress(request)?;
     let mut state = lock(state);
     let line = state.script.get(state.bulks.len()).cloned();
-    let index = request
-        .path
-        .trim_start_matches('/')
-        .split('/')
-        .next()
-        .filter(|&part| !part.starts_with("_bulk"));
+    let index = request.path.trim_start_matches('/').split('/').next().filter(|&part| !part.starts_with("_bulk"));
     let Some(ops) = parse(&body, index.unwrap_or_default()) else {
-        return Ok(Some(answer(
-            400,
-            &failure("illegal_argument_exception", "malformed bulk body", 400),
-        )));
+        return Ok(Some(answer(400, &failure("illegal_argument_exception", "malformed bulk body", 400))));
     };
-    state.bulks.push(Bulk {
-        path: request.path.clone(),
-        headers: request.headers.clone(),
-        ops: ops.clone(),
-        body,
-    });
+    state.bulks.push(Bulk { path: request.path.clone(), headers: request.headers.clone(), ops: ops.clone(), body });
     let line = line.unwrap_or_else(|| json!({"then": true}));
-    for id in line["preload"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-    {
+    for id in line["preload"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         // The script does not say where: in the index that the request has for this id.
         if let Some(op) = ops.iter().find(|op| op.id == id) {
-            state
-                .docs
-                .insert((op.index.clone(), op.id.clone()), Value::Null);
+            state.docs.insert((op.index.clone(), op.id.clone()), Value::Null);
         }
     }
-    let status = line["http"]
-        .as_u64()
-        .map_or(200, |status| u16::try_from(status).unwrap_or(500));
+    let status = line["http"].as_u64().map_or(200, |status| u16::try_from(status).unwrap_or(500));
     let reply = if line["items"].is_array() || line["then"] == true || line.get("http").is_none() {
-        Some(answer(
-            status,
-            &filter(&state.items(&ops, &line), &request.path),
-        ))
+        Some(answer(status, &filter(&state.items(&ops, &line), &request.path)))
     } else {
         Some(whole(status, &line["body"]))
     };
     drop(state);
-    std::thread::sleep(Duration::from_millis(
-        line["delay_ms"].as_u64().unwrap_or(0),
-    ));
-    let lost = line["reply"]
-        .as_str()
-        .is_some_and(|reply| reply.contains("close the socket"));
+    std::thread::sleep(Duration::from_millis(line["delay_ms"].as_u64().unwrap_or(0)));
+    let lost = line["reply"].as_str().is_some_and(|reply| reply.contains("close the socket"));
     Ok(reply.filter(|_| !lost))
 }
 
@@ -277,19 +214,13 @@ impl State {
         let mut errors = false;
         for (n, op) in ops.iter().take(count).enumerate() {
             let entry = scripted.map_or(Value::Null, |items| items[n].clone());
-            let status = entry
-                .as_u64()
-                .or(entry["status"].as_u64())
-                .unwrap_or_else(|| self.honest(op).into());
+            let status = entry.as_u64().or(entry["status"].as_u64()).unwrap_or_else(|| self.honest(op).into());
             let mut item = Map::new();
             item.insert("_index".into(), op.index.clone().into());
             item.insert("_id".into(), op.id.clone().into());
             item.insert("status".into(), status.into());
             if status < 300 {
-                item.insert(
-                    "result".into(),
-                    if status == 201 { "created" } else { "updated" }.into(),
-                );
+                item.insert("result".into(), if status == 201 { "created" } else { "updated" }.into());
                 self.apply(op);
             } else {
                 errors = true;
@@ -328,18 +259,9 @@ fn usual_error(status: u64) -> (&'static str, &'static str) {
     match status {
         400 => ("mapper_parsing_exception", "failed to parse"),
         404 => ("index_not_found_exception", "no such index"),
-        409 => (
-            "version_conflict_engine_exception",
-            "version conflict, document already exists (current version [1])",
-        ),
-        429 => (
-            "es_rejected_execution_exception",
-            "rejected execution of primary operation",
-        ),
-        503 => (
-            "unavailable_shards_exception",
-            "primary shard is not active",
-        ),
+        409 => ("version_conflict_engine_exception", "version conflict, document already exists (current version [1])"),
+        429 => ("es_rejected_execution_exception", "rejected execution of primary operation"),
+        503 => ("unavailable_shards_exception", "primary shard is not active"),
         _ => ("exception", "something failed"),
     }
 }
@@ -352,27 +274,11 @@ fn failure(kind: &str, reason: &str, status: u16) -> Value {
 /// An answer for the whole request: the script's text, or what an engine says.
 fn whole(status: u16, body: &Value) -> Answer {
     match (body.as_str(), status) {
-        (Some(text), _) => Answer {
-            body: text.as_bytes().to_vec(),
-            ..answer(status, &Value::Null)
-        },
+        (Some(text), _) => Answer { body: text.as_bytes().to_vec(), ..answer(status, &Value::Null) },
         // Refused by its length before it is read: no body.
-        (None, 413) => Answer {
-            body: vec![],
-            ..answer(status, &Value::Null)
-        },
-        (None, 401) => answer(
-            status,
-            &failure(
-                "security_exception",
-                "missing authentication credentials",
-                401,
-            ),
-        ),
-        (None, 403) => answer(
-            status,
-            &failure("security_exception", "action is unauthorized", 403),
-        ),
+        (None, 413) => Answer { body: vec![], ..answer(status, &Value::Null) },
+        (None, 401) => answer(status, &failure("security_exception", "missing authentication credentials", 401)),
+        (None, 403) => answer(status, &failure("security_exception", "action is unauthorized", 403)),
         (None, _) => answer(status, &failure("exception", "something failed", status)),
     }
 }
@@ -400,18 +306,9 @@ fn parse(body: &[u8], default_index: &str) -> Option<Vec<Op>> {
             "index" | "create" | "update" => serde_json::from_slice(lines.next()?).ok()?,
             _ => return None,
         };
-        let index = action["_index"]
-            .as_str()
-            .unwrap_or(default_index)
-            .to_owned();
+        let index = action["_index"].as_str().unwrap_or(default_index).to_owned();
         let id = action["_id"].as_str().unwrap_or_default().to_owned();
-        ops.push(Op {
-            name,
-            index,
-            id,
-            action,
-            source,
-        });
+        ops.push(Op { name, index, id, action, source });
     }
     Some(ops)
 }
@@ -419,17 +316,11 @@ fn parse(body: &[u8], default_index: &str) -> Option<Vec<Op>> {
 /// Applies `filter_path` of the query: keys and `*`, comma-separated; what it leaves empty is left out.
 fn filter(body: &Value, path: &str) -> Value {
     let query = path.split_once('?').map_or("", |(_, query)| query);
-    let Some(list) = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("filter_path="))
-    else {
+    let Some(list) = query.split('&').find_map(|pair| pair.strip_prefix("filter_path=")) else {
         return body.clone();
     };
     let list = list.replace("%2C", ",").replace("%2A", "*");
-    let paths: Vec<Vec<&str>> = list
-        .split(',')
-        .map(|path| path.split('.').collect())
-        .collect();
+    let paths: Vec<Vec<&str>> = list.split(',').map(|path| path.split('.').collect()).collect();
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
     kept(body, &paths).unwrap_or_else(|| json!({}))
 }
@@ -441,20 +332,14 @@ fn kept(value: &Value, paths: &[&[&str]]) -> Option<Value> {
     match value {
         // Arrays do not count as a step of the path.
         Value::Array(entries) => {
-            let entries: Vec<Value> = entries
-                .iter()
-                .filter_map(|entry| kept(entry, paths))
-                .collect();
+            let entries: Vec<Value> = entries.iter().filter_map(|entry| kept(entry, paths)).collect();
             (!entries.is_empty()).then_some(Value::Array(entries))
         }
         Value::Object(object) => {
             let mut left = Map::new();
             for (key, entry) in object {
-                let below: Vec<&[&str]> = paths
-                    .iter()
-                    .filter(|path| path[0] == "*" || path[0] == key)
-                    .map(|path| &path[1..])
-                    .collect();
+                let below: Vec<&[&str]> =
+                    paths.iter().filter(|path| path[0] == "*" || path[0] == key).map(|path| &path[1..]).collect();
                 if let Some(entry) = (!below.is_empty()).then(|| kept(entry, &below)).flatten() {
                     left.insert(key.clone(), entry);
                 }

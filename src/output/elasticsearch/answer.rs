@@ -259,7 +259,10 @@ mod tests {
 
     #[test]
     fn answers_are_read() {
-        check(r#"{"errors":false,"items":[{"index":{"status":201}},{"index":{"status":200}}]}"#, &[(201, ""), (200, "")]);
+        check(
+            r#"{"errors":false,"items":[{"index":{"status":201}},{"index":{"status":200}}]}"#,
+            &[(201, ""), (200, "")],
+        );
         check(r#"{"items":[]}"#, &[]);
         check(MIXED, &[(201, ""), (409, "version_conflict_engine_exception"), (400, "")]);
         let answer = Answer::read(Bytes::from_static(MIXED.as_bytes()), 3).unwrap();
@@ -274,9 +277,16 @@ mod tests {
         for len in 0..one.len() {
             assert!(Answer::read(Bytes::copy_from_slice(&one.as_bytes()[..len]), 1).is_none(), "{}", &one[..len]);
         }
-        let bodies = ["<html>", "{}", "[]", r#"{"errors":false}"#, r#"{"items":[{"index":{}}]}"#,
-            r#"{"items":[{"index":{"status":"201"}}]}"#, r#"{"items":[{"index":{"status":999999}}]}"#,
-            r#"{"items":[{"index":{"status":201}}]} x"#];
+        let bodies = [
+            "<html>",
+            "{}",
+            "[]",
+            r#"{"errors":false}"#,
+            r#"{"items":[{"index":{}}]}"#,
+            r#"{"items":[{"index":{"status":"201"}}]}"#,
+            r#"{"items":[{"index":{"status":999999}}]}"#,
+            r#"{"items":[{"index":{"status":201}}]} x"#,
+        ];
         for body in bodies {
             assert!(Answer::read(Bytes::from(body), 1).is_none(), "{body}");
         }

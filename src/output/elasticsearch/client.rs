@@ -152,7 +152,12 @@ impl Client {
     }
 
     /// Sends one request to a host that is not resting. Any HTTP status is an answer.
-    pub async fn call(&self, method: Method, path: &str, body: Option<(&'static str, Bytes)>) -> Result<(u16, Bytes), Lost> {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<(u16, Bytes), Lost> {
         let host = self.next();
         let outcome = self.call_host(host, method, path, body).await;
         let is_well = matches!(outcome, Ok((status, _)) if !matches!(status, 502..=504));

@@ -20,7 +20,8 @@ use crate::ack::{Acks, Tally};
 use crate::output::{Parcels, Phase, Phases};
 
 /// Only what is needed to tell the fates: other keys of an answer would cost more than the rest of the request.
-const BULK: &str = "_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by";
+const BULK: &str =
+    "_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by";
 
 /// Parcels are joined to one request up to this size, and as much is taken in ahead.
 const JOIN_BYTES_MAX: usize = 1 << 20;

@@ -205,8 +205,7 @@ impl Elasticsearch {
         if !is_ready {
             return Ok(());
         }
-        let rules =
-            Rules { action: config.action, ordered: config.ordered, item_retries_max: config.item_retries_max };
+        let rules = Rules { action: config.action, ordered: config.ordered, item_retries_max: config.item_retries_max };
         let limits = Limits {
             bytes: config.bulk_bytes_max,
             items: config.bulk_items_max,
@@ -222,7 +221,8 @@ impl Output for Elasticsearch {
     }
 
     fn run(self: Box<Self>, parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot set up I/O")?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot set up I/O")?;
         runtime.block_on(self.deliver(parcels, acks, phases))
     }
 }

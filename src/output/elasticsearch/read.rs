@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Compression, Config, Credentials, Renew, Template};
 use super::client::check_host;
+use super::{Compression, Config, Credentials, Renew, Template};
 use crate::config::Section;
 use crate::output::Action;
 
@@ -87,7 +87,9 @@ fn credentials(t: &Section<'_>) -> (Credentials, Option<Renew>) {
     }
     let is_basic = password.is_some() || password_file.is_some();
     match (&user, is_basic) {
-        (Some(_), false) => t.fail_at("user", "`user` is given without a password", "give `password` or `password_file`"),
+        (Some(_), false) => {
+            t.fail_at("user", "`user` is given without a password", "give `password` or `password_file`")
+        }
         (None, true) => {
             let key = if password.is_some() { "password" } else { "password_file" };
             t.fail_at(key, format!("`{key}` is given without `user`"), ());
@@ -125,7 +127,7 @@ fn template(t: &Section<'_>) -> Option<Option<Template>> {
         routing_shards,
         priority: t.integer("priority", 0..=i64::from(u32::MAX)).or(default.priority),
     };
-    if routing_shards % shards != 0 {
+    if !routing_shards.is_multiple_of(shards) {
         let why = format!("`routing_shards` {routing_shards} is not a multiple of `shards` {shards}");
         t.fail_at(if t.has("routing_shards") { "routing_shards" } else { "shards" }, why, ());
         return None;

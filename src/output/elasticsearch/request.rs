@@ -115,9 +115,15 @@ impl Loads {
 #[derive(Debug)]
 pub enum Reply {
     /// No whole answer: no connection, time is up, cut, unreadable, too few items.
-    Lost { why: String, connected: bool },
+    Lost {
+        why: String,
+        connected: bool,
+    },
     /// A status for the whole request.
-    Refused { status: u16, body: Bytes },
+    Refused {
+        status: u16,
+        body: Bytes,
+    },
     Items(Answer),
 }
 
@@ -231,7 +237,7 @@ impl Pending {
                 }
                 let mut parts = Parts::default();
                 for unit in &units {
-                    parts.end(unit.load, Fate::Letter(letter_of_request(loads, rules, unit, *status, body)));
+                    parts.end(unit.load, Fate::Letter(Box::new(letter_of_request(loads, rules, unit, *status, body))));
                 }
                 Next::Parts(parts)
             }
@@ -297,7 +303,7 @@ impl Pending {
             }
             let is_spent = found == Meaning::Fault && u32::from(unit.faults) > rules.item_retries_max;
             if found == Meaning::Rejected || is_spent {
-                parts.end(unit.load, Fate::Letter(letter_of_item(loads, rules, &unit, answer, n)));
+                parts.end(unit.load, Fate::Letter(Box::new(letter_of_item(loads, rules, &unit, answer, n))));
             } else if later.supersedes(loads, &unit, n) {
                 parts.end(unit.load, Fate::Stale);
             } else {
@@ -342,7 +348,7 @@ enum Fate {
     Created,
     Duplicate,
     Stale,
-    Letter(Letter),
+    Letter(Box<Letter>),
 }
 
 impl Parts {
@@ -360,7 +366,7 @@ impl Parts {
             Fate::Created => ended.tally.created += 1,
             Fate::Duplicate => ended.tally.duplicates += 1,
             Fate::Stale => ended.tally.stale += 1,
-            Fate::Letter(letter) => ended.letters.push(letter),
+            Fate::Letter(letter) => ended.letters.push(*letter),
         }
     }
 
@@ -505,11 +511,18 @@ mod tests {
 
     #[test]
     fn each_item_gets_its_own_fate() {
-        let mut case = case(rules(Action::Create, false), &[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("a", "5"), ("a", "6")]);
+        let mut case = case(
+            rules(Action::Create, false),
+            &[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("a", "5"), ("a", "6")],
+        );
         let mapping = (400, "mapper_parsing_exception");
         let parts = case.parts(&answer(&[
-            (201, ""), (409, "version_conflict_engine_exception"), (429, "es_rejected_execution_exception"), mapping,
-            (503, "unavailable_shards_exception"), (201, ""),
+            (201, ""),
+            (409, "version_conflict_engine_exception"),
+            (429, "es_rejected_execution_exception"),
+            mapping,
+            (503, "unavailable_shards_exception"),
+            (201, ""),
         ]));
         assert_eq!((places(&parts.again), places(&parts.held)), (vec![2, 4], vec![]));
         let ended = &parts.ended[0];
@@ -530,8 +543,11 @@ mod tests {
     fn an_index_in_trouble_takes_what_waits_for_it() {
         let mut case = case(rules(Action::Index, false), &[("a", "1"), ("b", "2"), ("a", "3"), ("b", "4"), ("c", "5")]);
         let parts = case.parts(&answer(&[
-            (429, "es_rejected_execution_exception"), (201, ""), (400, "index_closed_exception"),
-            (429, "es_rejected_execution_exception"), (503, "unavailable_shards_exception"),
+            (429, "es_rejected_execution_exception"),
+            (201, ""),
+            (400, "index_closed_exception"),
+            (429, "es_rejected_execution_exception"),
+            (503, "unavailable_shards_exception"),
         ]));
         assert_eq!((places(&parts.again), places(&parts.held)), (vec![3], vec![0, 2, 4]));
         assert_eq!(parts.causes.iter().map(|(index, _)| &**index).collect::<Vec<_>>(), ["a", "c"]);
@@ -571,7 +587,10 @@ mod tests {
     #[test]
     fn a_refused_request_is_halved_or_waits() {
         let mut case = case(rules(Action::Index, false), &[("a", "1"), ("a", "2"), ("a", "3")]);
-        let refuse = |status| Reply::Refused { status, body: Bytes::from_static(b"{\"error\":{\"type\":\"t\",\"reason\":\"r\"}}") };
+        let refuse = |status| Reply::Refused {
+            status,
+            body: Bytes::from_static(b"{\"error\":{\"type\":\"t\",\"reason\":\"r\"}}"),
+        };
         for status in [429, 500, 503] {
             let next = case.pending.answered(&case.loads, &case.rules, &refuse(status));
             assert!(matches!(next, Next::Whole(Delay::Away(_))), "{status} {next:?}");
@@ -580,7 +599,9 @@ mod tests {
             let next = case.pending.answered(&case.loads, &case.rules, &refuse(status));
             assert!(matches!(next, Next::Whole(Delay::Refused(_))), "{status} {next:?}");
         }
-        let Next::Halves(first, second) = case.pending.answered(&case.loads, &case.rules, &refuse(413)) else { panic!() };
+        let Next::Halves(first, second) = case.pending.answered(&case.loads, &case.rules, &refuse(413)) else {
+            panic!()
+        };
         assert_eq!((places(&first), places(&second)), (vec![0], vec![1, 2]));
         case.pending.units = first;
         let parts = case.parts(&refuse(413));
@@ -602,9 +623,16 @@ mod tests {
     }
 
     const ITEM_ANSWERS: &[(u16, &str)] = &[
-        (201, ""), (200, ""), (409, "version_conflict_engine_exception"), (429, "es_rejected_execution_exception"),
-        (400, "mapper_parsing_exception"), (503, "unavailable_shards_exception"), (500, "illegal_state_exception"),
-        (400, "index_closed_exception"), (403, "cluster_block_exception"), (404, "index_not_found_exception"),
+        (201, ""),
+        (200, ""),
+        (409, "version_conflict_engine_exception"),
+        (429, "es_rejected_execution_exception"),
+        (400, "mapper_parsing_exception"),
+        (503, "unavailable_shards_exception"),
+        (500, "illegal_state_exception"),
+        (400, "index_closed_exception"),
+        (403, "cluster_block_exception"),
+        (404, "index_not_found_exception"),
     ];
 
     proptest! {

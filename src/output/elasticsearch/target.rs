@@ -342,7 +342,8 @@ fn matches_any(patterns: &Value, name: &str) -> bool {
 
 /// The composable template that wins for this name.
 fn strongest<'a>(list: &'a Value, name: &str) -> Option<(&'a str, &'a Value)> {
-    let entries = list.as_array()?.iter().map(|entry| (entry["name"].as_str().unwrap_or_default(), &entry["index_template"]));
+    let entries =
+        list.as_array()?.iter().map(|entry| (entry["name"].as_str().unwrap_or_default(), &entry["index_template"]));
     entries
         .filter(|(_, body)| matches_any(&body["index_patterns"], name))
         .max_by_key(|(_, body)| body["priority"].as_u64().unwrap_or(0))
