@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ack::Reason;
-use crate::batch::EventRef;
+use crate::batch::{Batch, EventRef, Source, Span};
 use crate::template::{DatePart, Template, Unit};
 use crate::time::Time;
 
@@ -68,6 +68,16 @@ impl Route {
     pub fn new(template: Template, bad_name: BadName) -> Route {
         let by_time = if template.fields().next().is_none() { template.unit().or(Some(Unit::Year)) } else { None };
         Route { template, bad_name, by_time }
+    }
+
+    /// The index of an event of this moment; none where it depends on more than the time.
+    pub fn sample(&self, now: Time) -> Option<String> {
+        self.by_time?;
+        let mut batch = Batch::new(Vec::new(), Arc::new(Source::default()));
+        batch.push(Span::new(0, 0), 0).set_time(now);
+        let mut names = Names::default();
+        let place = self.find(&batch.event(0), now, &mut names).ok()?;
+        Some(names.get(place).to_string())
     }
 
     /// The event's index, as a place in `names`.

@@ -165,6 +165,8 @@ impl Parcel {
 /// Parcels in the order read, although workers finish them in any order.
 pub struct Parcels {
     slots: mpsc::Receiver<oneshot::Receiver<Parcel>>,
+    /// The place that is waited for: kept here, so that giving up the wait does not give up the parcel.
+    awaited: Option<oneshot::Receiver<Parcel>>,
 }
 
 /// The place of a parcel in the order read, taken before the work on it begins. Dropped unused, it is passed over.
@@ -176,7 +178,7 @@ pub struct Slots(mpsc::Sender<oneshot::Receiver<Parcel>>);
 /// A queue of at most `slots_max` parcels.
 pub fn queue(slots_max: usize) -> (Slots, Parcels) {
     let (send, slots) = mpsc::channel(slots_max);
-    (Slots(send), Parcels { slots })
+    (Slots(send), Parcels { slots, awaited: None })
 }
 
 impl Slots {
@@ -188,13 +190,19 @@ impl Slots {
 }
 
 impl Parcels {
+    /// May be dropped before it is ready, and called again, without loss.
     pub async fn next(&mut self) -> Option<Parcel> {
-        while let Some(slot) = self.slots.recv().await {
-            if let Ok(parcel) = slot.await {
+        loop {
+            let slot = match &mut self.awaited {
+                Some(slot) => slot,
+                None => self.awaited.insert(self.slots.recv().await?),
+            };
+            let parcel = slot.await;
+            self.awaited = None;
+            if let Ok(parcel) = parcel {
                 return Some(parcel);
             }
         }
-        None
     }
 
     /// For outputs that run on a thread of their own.

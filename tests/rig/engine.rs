@@ -57,7 +57,8 @@ impl Engine {
 
     /// All documents of an index or pattern, after a refresh; none when there is no such index.
     pub fn docs(&self, index: &str) -> Vec<Doc> {
-        self.post(&format!("/{index}/_refresh?ignore_unavailable=true"), &json!({}));
+        // Without a body: Elasticsearch refuses one here.
+        self.get(&format!("/{index}/_refresh?ignore_unavailable=true"));
         let path = format!("/{index}/_search?scroll=1m&version=true&size=1000&ignore_unavailable=true");
         let mut page = self.post(&path, &json!({"sort": ["_doc"]})).json();
         let mut docs = Vec::new();

@@ -1,28 +1,210 @@
-use super::*;
-#[derive(Clone, Debug)]
+//! The output to Elasticsearch and OpenSearch, by the bulk endpoint that both have.
+//!
+//! ```toml
+//! [output]
+//! type   = "elasticsearch"
+//! hosts  = ["http://127.0.0.1:9200"]
+//! action = "index"                   # or "create", for events that never change
+//! user     = "app"                   # with password or password_file; or api_key or api_key_file
+//! password = "${PASSWORD}"
+//! tls      = { ca = "ca.pem" }
+//! template = { install = true, name = "app", shards = 1, replicas = 1 }
+//! ```
+//!
+//! Every item is answered for. What time mends is sent again, alone, for as long as it takes; what is the event's
+//! own fault becomes a dead letter with the engine's answer; what is an index's trouble holds that index's events
+//! while others go on; what somebody must mend is said, and everything is kept. Nothing is decided by searching
+//! text: the status and the error's type decide.
+//!
+//! - `answer`: reads an answer, says what it means
+//! - `request`: one request without I/O: its items, and what an answer makes of them
+//! - `hold`: events of indices in trouble
+//! - `wait`: waits that grow, trouble that is said once
+//! - `flow`: the loop: lanes, requests in flight, fates told
+//! - `read`: what the pipeline file says
+//! - `client`: HTTP: hosts, credentials, TLS
+//! - `target`: what is made sure of before the first event, and the index template
+
+mod answer;
+mod client;
+mod flow;
+mod hold;
+mod read;
+mod request;
+mod target;
+mod wait;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+pub use client::{Credentials, Renew};
+pub use target::Template;
+
+use crate::ack::Acks;
+use crate::output::{Action, Form, Output, Parcels, Phases};
+use crate::pipeline::Pipeline;
+use client::{Access, Client};
+use flow::{Flow, Limits, abandoned};
+use request::Rules;
+use wait::Waits;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Gzip,
+}
+
+/// What the output is told.
+#[derive(Clone)]
 pub struct Config {
+    /// URLs of nodes of one cluster. User info in them is used and never shown.
+    pub hosts: Vec<String>,
     pub action: Action,
+    pub credentials: Credentials,
+    /// Gives the credentials anew after a 401 or 403.
+    pub renew: Option<Renew>,
+    /// PEM file of the only authorities trusted; none: those of the system.
+    pub ca: Option<PathBuf>,
+    /// A larger request is cut. Lowered by itself where the engine takes less.
+    pub bulk_bytes_max: usize,
+    pub bulk_items_max: usize,
+    pub requests_in_flight_max: usize,
+    pub request_timeout: Duration,
+    /// Waits between tries: up to the least at first, doubling up to the most, each a random part of its bound.
+    pub retry_wait_min: Duration,
+    pub retry_wait_max: Duration,
+    /// How often an item is sent again that fails inside the engine while its neighbours do not.
+    pub item_retries_max: u32,
+    /// Costs more than it saves on one machine or a fast network.
+    pub compression: Compression,
+    /// Older writes must never overtake newer ones of the same id: needed where the action is `index` and the id
+    /// does not come from the whole event.
+    pub ordered: bool,
+    /// Refuse targets in which an id can live twice.
+    pub strict: bool,
+    /// All names that events can go to, `*` for what differs: `sales-*`, or `sales`.
+    pub index_pattern: String,
+    /// One of them, as an event of this moment would have it: `sales-2026.02.02`. None where an event's fields decide.
+    pub index_sample: Option<String>,
+    /// The index template to install.
+    pub template: Option<Template>,
 }
-impl Config {
-    pub fn read(t: &Section<'_>) -> Option<Config> {
-        t.skip_rest();
-        None
-    }
-    pub fn words(&self) -> String {
-        String::new()
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            hosts: vec!["http://127.0.0.1:9200".to_string()],
+            action: Action::Index,
+            credentials: Credentials::None,
+            renew: None,
+            ca: None,
+            bulk_bytes_max: 8 << 20,
+            bulk_items_max: 20_000,
+            requests_in_flight_max: 4,
+            request_timeout: Duration::from_secs(60),
+            retry_wait_min: Duration::from_millis(200),
+            retry_wait_max: Duration::from_secs(30),
+            item_retries_max: 10,
+            compression: Compression::None,
+            ordered: false,
+            strict: true,
+            index_pattern: "*".to_string(),
+            index_sample: None,
+            template: None,
+        }
     }
 }
-pub struct Elasticsearch;
+
+impl fmt::Debug for Config {
+    /// Without hosts, which may hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("action", &self.action)
+            .field("credentials", &self.credentials)
+            .field("index_pattern", &self.index_pattern)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The output, ready to run.
+pub struct Elasticsearch {
+    config: Config,
+    client: Client,
+}
+
 impl Elasticsearch {
-    pub fn open(_: &Config, _: &Pipeline) -> anyhow::Result<Elasticsearch> {
-        anyhow::bail!("")
+    /// The output of a pipeline, which says the rest.
+    pub fn open(config: &Config, pipeline: &Pipeline) -> anyhow::Result<Elasticsearch> {
+        let mut config = config.clone();
+        config.ordered = pipeline.ordered;
+        config.strict = pipeline.strict;
+        config.index_pattern = pipeline.index_pattern.clone();
+        config.index_sample = pipeline.route.sample(pipeline.clock().now);
+        if let Some(template) = &mut config.template {
+            template.complete(&pipeline.index_pattern);
+        }
+        if let Some(renew) = &config.renew {
+            config.credentials = renew()?;
+        }
+        Elasticsearch::new(config)
+    }
+
+    /// Fails on what is wrong without asking anybody: URLs, credentials, files, bounds.
+    pub fn new(config: Config) -> anyhow::Result<Elasticsearch> {
+        let bounds = [
+            ("bulk_bytes_max", config.bulk_bytes_max),
+            ("bulk_items_max", config.bulk_items_max),
+            ("requests_in_flight_max", config.requests_in_flight_max),
+        ];
+        for (name, value) in bounds {
+            if value == 0 {
+                bail!("{name} must be at least 1");
+            }
+        }
+        let access = Access {
+            hosts: config.hosts.clone(),
+            credentials: config.credentials.clone(),
+            ca: config.ca.clone(),
+            timeout: config.request_timeout,
+            is_gzip: config.compression == Compression::Gzip,
+        };
+        let client = Client::new(&access, config.renew.clone())?;
+        Ok(Elasticsearch { config, client })
+    }
+
+    async fn deliver(self, parcels: Parcels, acks: Acks, mut phases: Phases) -> anyhow::Result<()> {
+        let Elasticsearch { config, client } = self;
+        let client = Arc::new(client);
+        let waits = Waits { min: config.retry_wait_min, max: config.retry_wait_max };
+        let is_ready = tokio::select! {
+            () = abandoned(&mut phases) => false,
+            ready = target::prepare(&client, &config, &waits) => ready.map(|()| true)?,
+        };
+        if !is_ready {
+            return Ok(());
+        }
+        let rules = Rules { action: config.action, ordered: config.ordered, item_retries_max: config.item_retries_max };
+        let limits = Limits {
+            bytes: config.bulk_bytes_max,
+            items: config.bulk_items_max,
+            in_flight: config.requests_in_flight_max,
+        };
+        Flow::new(client, acks, rules, limits, waits).run(parcels, phases).await
     }
 }
+
 impl Output for Elasticsearch {
     fn form(&self) -> Form {
-        Form::Lines
+        Form::Bulk(self.config.action)
     }
-    fn run(self: Box<Self>, _: Parcels, _: Acks, _: Phases) -> anyhow::Result<()> {
-        Ok(())
+
+    fn run(self: Box<Self>, parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot set up I/O")?;
+        runtime.block_on(self.deliver(parcels, acks, phases))
     }
 }

@@ -1,0 +1,197 @@
+//! The `[output]` section of a pipeline file whose type is `elasticsearch`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::client::check_host;
+use super::{Compression, Config, Credentials, Renew, Template};
+use crate::config::Section;
+use crate::output::Action;
+
+/// A request cannot be larger than what its places are counted with.
+const BULK_BYTES_MAX: u64 = 1 << 30;
+
+impl Config {
+    pub fn read(t: &Section<'_>) -> Option<Config> {
+        let default = Config::default();
+        let hosts = hosts(t, &default.hosts);
+        let action = Action::read(t);
+        let (credentials, renew) = credentials(t);
+        let tls = t.table_or_empty("tls");
+        let ca = tls.path("ca").optional();
+        tls.finish();
+        let template = template(&t.table_or_empty("template"));
+        let positive = Duration::from_millis(1)..=Duration::from_secs(3600);
+        let wait_min = t.duration("retry_wait_min", positive.clone()).or(default.retry_wait_min);
+        let wait_max = t.duration("retry_wait_max", positive.clone()).or(default.retry_wait_max);
+        if wait_min > wait_max {
+            t.fail_at("retry_wait_min", "`retry_wait_min` is longer than `retry_wait_max`", ());
+        }
+        let compressions = [("none", Compression::None), ("gzip", Compression::Gzip)];
+        let bytes = t.bytes("bulk_bytes_max", 1..=BULK_BYTES_MAX).or(default.bulk_bytes_max as u64);
+        Some(Config {
+            hosts: hosts?,
+            action,
+            credentials,
+            renew,
+            ca,
+            bulk_bytes_max: usize::try_from(bytes).unwrap_or(default.bulk_bytes_max),
+            bulk_items_max: t.integer("bulk_items_max", 1..=1_000_000).or(default.bulk_items_max),
+            requests_in_flight_max: t.integer("requests_in_flight_max", 1..=256).or(default.requests_in_flight_max),
+            request_timeout: t.duration("request_timeout", positive).or(default.request_timeout),
+            retry_wait_min: wait_min,
+            retry_wait_max: wait_max,
+            item_retries_max: t.integer("item_retries_max", 0..=10_000).or(default.item_retries_max),
+            compression: t.one_of("compression", &compressions).or(default.compression),
+            template: template?,
+            ..default
+        })
+    }
+}
+
+fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
+    let Some(items) = t.items("hosts").optional() else { return Some(default.to_vec()) };
+    let read = items.iter().map(|item| {
+        let text = item.text()?;
+        // user info: no message may show it
+        let text = if text.contains('@') { item.secret()?.reveal().to_string() } else { text };
+        match check_host(&text) {
+            Ok(()) => Some(text),
+            Err(why) => item.fail(why, "wanted: a URL, as in \"http://127.0.0.1:9200\""),
+        }
+    });
+    read.collect()
+}
+
+/// Who we are, and how to find it out again where it is kept in a file.
+fn credentials(t: &Section<'_>) -> (Credentials, Option<Renew>) {
+    let user = t.text("user").optional();
+    let password = t.secret("password").optional();
+    let password_file = t.path("password_file").optional();
+    let api_key = t.secret("api_key").optional();
+    let api_key_file = t.path("api_key_file").optional();
+    let given = [
+        ("password", password.is_some()),
+        ("password_file", password_file.is_some()),
+        ("api_key", api_key.is_some()),
+        ("api_key_file", api_key_file.is_some()),
+    ];
+    let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key);
+    if let (Some(first), Some(second)) = (given.next(), given.next()) {
+        t.fail_at(second, format!("`{second}` and `{first}` cannot both be given"), ());
+    }
+    let is_basic = password.is_some() || password_file.is_some();
+    match (&user, is_basic) {
+        (Some(_), false) => {
+            t.fail_at("user", "`user` is given without a password", "give `password` or `password_file`")
+        }
+        (None, true) => {
+            let key = if password.is_some() { "password" } else { "password_file" };
+            t.fail_at(key, format!("`{key}` is given without `user`"), ());
+        }
+        _ => {}
+    }
+    let user = user.unwrap_or_default();
+    let basic = move |password: String| Credentials::Basic { user: user.clone(), password };
+    match (password, password_file, api_key, api_key_file) {
+        (Some(password), ..) => (basic(password.reveal().to_string()), None),
+        (_, Some(path), ..) => (Credentials::None, Some(Arc::new(move || Ok(basic(line_of(&path)?))))),
+        (_, _, Some(key), _) => (Credentials::ApiKey(key.reveal().to_string()), None),
+        (.., Some(path)) => (Credentials::None, Some(Arc::new(move || Ok(Credentials::ApiKey(line_of(&path)?))))),
+        _ => (Credentials::None, None),
+    }
+}
+
+/// A secret kept in a file: all of it but the last line's end.
+fn line_of(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_string())
+}
+
+/// None inside: no template is to be installed. None outside: an error was noted.
+fn template(t: &Section<'_>) -> Option<Option<Template>> {
+    let default = Template::default();
+    let is_wanted = t.bool("install").or(false);
+    let shards = t.integer("shards", 1..=1024).or(default.shards);
+    let routing_shards = t.integer("routing_shards", 1..=1024 * 1024).or(default.routing_shards);
+    let template = Template {
+        name: t.text("name").or_default(),
+        index_pattern: t.text("index_pattern").or_default(),
+        shards,
+        replicas: t.integer("replicas", 0..=100).or(default.replicas),
+        routing_shards,
+        priority: t.integer("priority", 0..=i64::from(u32::MAX)).or(default.priority),
+    };
+    if routing_shards % shards != 0 {
+        let why = format!("`routing_shards` {routing_shards} is not a multiple of `shards` {shards}");
+        t.fail_at(if t.has("routing_shards") { "routing_shards" } else { "shards" }, why, ());
+        return None;
+    }
+    Some(is_wanted.then_some(template))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config;
+
+    fn read(text: &str) -> (Option<Config>, String) {
+        let (config, report) = config::read("a.toml", text.as_bytes(), &[], &|_| None, |root| {
+            let t = root.table("output").required()?;
+            t.text("type").optional();
+            Config::read(&t)
+        });
+        (config, report.render(false))
+    }
+
+    #[test]
+    fn a_whole_section() {
+        let text = "[output]\ntype = 'elasticsearch'\nhosts = ['http://a:9200', 'https://b']\naction = 'create'\n\
+            user = 'u'\npassword = 'pw'\nbulk_bytes_max = '1MiB'\nrequest_timeout = '5s'\ncompression = 'gzip'\n\
+            tls = { ca = 'ca.pem' }\n[output.template]\ninstall = true\nname = 't'\nshards = 2\n";
+        let (config, report) = read(text);
+        let config = config.expect(&report);
+        assert_eq!(config.hosts, ["http://a:9200", "https://b"]);
+        assert_eq!((config.action, config.bulk_bytes_max), (Action::Create, 1 << 20));
+        assert_eq!(config.credentials, Credentials::Basic { user: "u".to_string(), password: "pw".to_string() });
+        assert_eq!((config.ca, config.request_timeout), (Some(PathBuf::from("ca.pem")), Duration::from_secs(5)));
+        assert_eq!(config.template.map(|t| (t.name, t.shards, t.routing_shards)), Some(("t".to_string(), 2, 720)));
+        assert!(read("[output]\n").0.is_some_and(|config| config.template.is_none()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_shows_no_secret() {
+        let check = |text: &str, want: &str| {
+            let (config, report) = read(&format!("[output]\n{text}\n"));
+            assert!(config.is_none() && report.contains(want), "{text}: {report}");
+            assert!(!report.contains("s3cret"), "{report}");
+        };
+        check("hosts = ['a:9200']", "a URL");
+        check("hosts = ['ftp://u:s3cret@a']", "a URL");
+        check("user = 'u'", "without a password");
+        check("password = 's3cret'", "without `user`");
+        check("user = 'u'\npassword = 's3cret'\napi_key = 's3cret'", "cannot both be given");
+        check("retry_wait_min = '1m'", "longer than");
+        check("requests_in_flight_max = 0", "requests_in_flight_max");
+        check("template = { shards = 7 }", "not a multiple");
+    }
+
+    #[test]
+    fn a_secret_in_a_file_is_read_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "first\n").unwrap();
+        let (config, report) = read(&format!("[output]\napi_key_file = '{}'\n", path.display()));
+        let renew = config.expect(&report).renew.unwrap();
+        assert_eq!(renew().unwrap(), Credentials::ApiKey("first".to_string()));
+        std::fs::write(&path, "second\r\n").unwrap();
+        assert_eq!(renew().unwrap(), Credentials::ApiKey("second".to_string()));
+        std::fs::remove_file(&path).unwrap();
+        assert!(renew().is_err());
+    }
+}
