@@ -21,7 +21,7 @@ use stream::Stream;
 /// The `[output]` section: which output, and with what.
 #[derive(Clone, Debug)]
 pub enum Config {
-    Elasticsearch(elasticsearch::Config),
+    Elasticsearch(Box<elasticsearch::Config>),
     Sqlite(sqlite::Config),
     /// `ndjson`, to a file or standard output.
     Ndjson {
@@ -35,7 +35,7 @@ type Read = fn(&Section<'_>) -> Option<Config>;
 
 /// Every output, by its `type`.
 const KINDS: &[(&str, Read)] = &[
-    ("elasticsearch", |t| elasticsearch::Config::read(t).map(Config::Elasticsearch)),
+    ("elasticsearch", |t| elasticsearch::Config::read(t).map(|config| Config::Elasticsearch(Box::new(config)))),
     ("sqlite", |t| sqlite::Config::read(t).map(Config::Sqlite)),
     ("ndjson", |t| {
         let path = t.path("path").optional();

@@ -96,6 +96,11 @@ pub fn check_host(text: &str) -> Result<(), String> {
     Host::new(text).map(|_| ()).map_err(|error| error.to_string())
 }
 
+/// A host without its secrets.
+pub fn host_name(text: &str) -> Option<String> {
+    Host::new(text).ok().map(|host| host.name().to_string())
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub struct Lost {

@@ -130,6 +130,24 @@ impl fmt::Debug for Config {
     }
 }
 
+impl Config {
+    /// Where events go, in words and without secrets.
+    pub fn words(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().filter_map(|host| client::host_name(host)).collect();
+        let who = match (&self.credentials, &self.renew) {
+            (Credentials::Basic { .. }, _) => ", with a user and password",
+            (Credentials::ApiKey(_), _) => ", with an API key",
+            (Credentials::None, Some(_)) => ", with a secret from a file",
+            (Credentials::None, None) => "",
+        };
+        let template = match &self.template {
+            Some(_) => ", with an index template of ours",
+            None => "",
+        };
+        format!("the engine at {}{who}{template},", hosts.join(", "))
+    }
+}
+
 /// The output, ready to run.
 pub struct Elasticsearch {
     config: Config,

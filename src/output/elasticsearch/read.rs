@@ -53,8 +53,10 @@ impl Config {
 }
 
 fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
-    let Some(items) = t.items("hosts").optional() else { return Some(default.to_vec()) };
-    let read = items.iter().map(|item| {
+    if !t.has("hosts") {
+        return Some(default.to_vec());
+    }
+    let read = t.items("hosts").optional()?.into_iter().map(|item| {
         let text = item.text()?;
         // user info: no message may show it
         let text = if text.contains('@') { item.secret()?.reveal().to_string() } else { text };
@@ -125,7 +127,7 @@ fn template(t: &Section<'_>) -> Option<Option<Template>> {
         routing_shards,
         priority: t.integer("priority", 0..=i64::from(u32::MAX)).or(default.priority),
     };
-    if routing_shards % shards != 0 {
+    if !routing_shards.is_multiple_of(shards) {
         let why = format!("`routing_shards` {routing_shards} is not a multiple of `shards` {shards}");
         t.fail_at(if t.has("routing_shards") { "routing_shards" } else { "shards" }, why, ());
         return None;

@@ -237,7 +237,7 @@ impl Pending {
                 }
                 let mut parts = Parts::default();
                 for unit in &units {
-                    parts.end(unit.load, Fate::Letter(letter_of_request(loads, rules, unit, *status, body)));
+                    parts.end(unit.load, Fate::Letter(Box::new(letter_of_request(loads, rules, unit, *status, body))));
                 }
                 Next::Parts(parts)
             }
@@ -303,7 +303,7 @@ impl Pending {
             }
             let is_spent = found == Meaning::Fault && u32::from(unit.faults) > rules.item_retries_max;
             if found == Meaning::Rejected || is_spent {
-                parts.end(unit.load, Fate::Letter(letter_of_item(loads, rules, &unit, answer, n)));
+                parts.end(unit.load, Fate::Letter(Box::new(letter_of_item(loads, rules, &unit, answer, n))));
             } else if later.supersedes(loads, &unit, n) {
                 parts.end(unit.load, Fate::Stale);
             } else {
@@ -348,7 +348,7 @@ enum Fate {
     Created,
     Duplicate,
     Stale,
-    Letter(Letter),
+    Letter(Box<Letter>),
 }
 
 impl Parts {
@@ -366,7 +366,7 @@ impl Parts {
             Fate::Created => ended.tally.created += 1,
             Fate::Duplicate => ended.tally.duplicates += 1,
             Fate::Stale => ended.tally.stale += 1,
-            Fate::Letter(letter) => ended.letters.push(letter),
+            Fate::Letter(letter) => ended.letters.push(*letter),
         }
     }
 
