@@ -41,7 +41,9 @@ fn shown(path: &Path) -> String {
 
 fn read(name: &str, pipeline: &str) -> (Option<Plan>, Report) {
     let options = Options { once: true, ..Options::default() };
-    read::read(Path::new(name), pipeline.as_bytes(), &options, &|_| Some("test".to_string()))
+    // variables have their defaults, and those without one a text
+    let env = |name: &str| pipeline.contains(&format!("${{{name}}}")).then(|| "test".to_string());
+    read::read(Path::new(name), pipeline.as_bytes(), &options, &env)
 }
 
 /// A block of code: where it stands, what is written behind its fence, and its text.
@@ -154,7 +156,9 @@ fn required(kind: &str) -> &'static str {
         "sqlite" => "path = \"a.sqlite\"",
         "hash" | "time-hash" | "compact" => "method = \"SHA256\"",
         "field" => "field = \"%{a}\"",
-        "auto" | "uuid" => "",
+        "file" => "paths = \"a\"",
+        "date" => "match = [\"a\", \"ISO8601\"]",
+        "json" => "source = \"a\"",
         _ => "",
     }
 }
@@ -235,7 +239,7 @@ fn every_filter_and_its_options_are_described() {
         let part = part.unwrap_or_else(|| panic!("docs/filters.md has no part on {kind}"));
         let common = page.split("\n## ").find(|part| part.starts_with("Options that every filter has")).unwrap();
         let named: Names = in_backticks(part).into_iter().chain(in_backticks(common)).collect();
-        for key in keys("[[filter]]", &format!("type = \"{kind}\"")) {
+        for key in keys("[[filter]]", &format!("type = \"{kind}\"\n{}", required(&kind))) {
             assert!(key == "type" || named.contains(&key), "docs/filters.md does not name `{key}` of {kind}");
         }
     }
