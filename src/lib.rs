@@ -28,7 +28,8 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns). [`bench`] measures ids.
+//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns). [`bench`] measures ids and the whole
+//! way.
 //!
 //! # One word per thing
 //!

@@ -246,6 +246,23 @@ fn every_filter_and_its_options_are_described() {
 }
 
 #[test]
+fn every_flag_is_described() {
+    let page = text(&top().join("docs/commands.md"));
+    for command in ["run", "check", "explain", "bench ids", "bench pipeline"] {
+        let args = command.split(' ').chain(["--help"]);
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_onceline")).args(args).output().unwrap();
+        let help = String::from_utf8(out.stdout).unwrap();
+        let flags = help.lines().filter(|line| line.starts_with("  ")).flat_map(str::split_whitespace);
+        let flags: Names = flags.filter(|word| word.starts_with("--")).map(str::to_string).collect();
+        assert!(flags.contains("--help"), "{help}");
+        for flag in flags {
+            let flag = flag.trim_end_matches(['.', ',', ';']);
+            assert!(flag == "--help" || page.contains(flag), "docs/commands.md does not name {flag} of {command}");
+        }
+    }
+}
+
+#[test]
 fn every_reason_is_described() {
     let described = described(&top().join("docs/dead-letters.md"));
     let rows: Names = described.into_values().flatten().collect();
