@@ -1,5 +1,7 @@
 //! The command line: commands, signals, exit status.
 
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a user is told, not shown a backtrace")]
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

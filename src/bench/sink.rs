@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Listens on a free port of loopback, prints its address, and serves until standard input is closed.
+#[expect(clippy::print_stdout, reason = "whoever started it waits for the address there")]
 pub fn run() -> io::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     println!("http://{}", listener.local_addr()?);
