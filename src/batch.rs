@@ -128,6 +128,8 @@ pub struct Batch {
     nodes: Vec<Node>,
     source: Arc<Source>,
     scratch: Vec<(Span, Span)>,
+    /// The present time of the filters that run.
+    now: Time,
     /// What filters write into before it becomes a value; kept so that it need not be made for each event.
     draft: Vec<u8>,
 }
@@ -148,6 +150,11 @@ impl Batch {
 
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Tells the filters' present time.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
     }
 
     pub fn bytes(&self, span: Span) -> &[u8] {
@@ -558,6 +565,11 @@ impl<'a> EventRef<'a> {
         &self.batch.source
     }
 
+    /// The filters' present time.
+    pub fn now(&self) -> Time {
+        self.batch.now
+    }
+
     pub fn fields(&self) -> Seq<'a> {
         Seq::Nodes { batch: self.batch, list: self.event().fields }
     }
@@ -573,27 +585,24 @@ impl<'a> EventRef<'a> {
 
     /// The event's time as it stands in `@timestamp`: a number, or text that [`crate::stamp::from_text`] reads.
     pub fn time(&self) -> Option<Time> {
-        if let Some(time) = self.event().time {
-            return Some(time);
-        }
-        let node = self.batch.find(self.event().fields, b"@timestamp")?;
-        match self.batch.nodes[node as usize].value {
-            Value::Text(span) => crate::stamp::from_text(self.batch.bytes(span)),
-            Value::Json(span) => match self.batch.bytes(span) {
-                [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => crate::stamp::from_text(inner),
-                text @ [b'"', ..] => crate::stamp::from_text(View::of_json(text).as_text()?.as_bytes()),
-                text => crate::stamp::from_number(std::str::from_utf8(text).ok()?),
-            },
-            _ => None,
-        }
+        self.event().time.or_else(|| self.found_time().map(|(time, _)| time))
     }
 
-    /// Whether `@timestamp` is anything but RFC 3339 text, which is all that every engine reads the same way.
-    pub fn has_foreign_time(&self) -> bool {
-        match self.get(&FieldRef::top("@timestamp")) {
-            Some(View::Text(text)) => Time::rfc3339(text.as_bytes()).is_none(),
-            Some(_) => true,
-            None => false,
+    /// The time that stands in `@timestamp`, and whether as RFC 3339: all that every engine reads the same way.
+    pub fn found_time(&self) -> Option<(Time, bool)> {
+        let text = |text: &[u8]| {
+            let exact = Time::rfc3339(text);
+            exact.or_else(|| crate::stamp::from_text(text)).map(|time| (time, exact.is_some()))
+        };
+        let node = self.batch.find(self.event().fields, b"@timestamp")?;
+        match self.batch.nodes[node as usize].value {
+            Value::Text(span) => text(self.batch.bytes(span)),
+            Value::Json(span) => match self.batch.bytes(span) {
+                [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => text(inner),
+                quoted @ [b'"', ..] => text(View::of_json(quoted).as_text()?.as_bytes()),
+                number => Some((crate::stamp::from_number(std::str::from_utf8(number).ok()?)?, false)),
+            },
+            _ => None,
         }
     }
 

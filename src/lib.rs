@@ -1,21 +1,105 @@
-//! onceline: every event, indexed once.
+//! onceline: every event, indexed once. This is the map of the code.
+//!
+//! ```text
+//!  input            worker, one a core                                    output           ack
+//!  ─────            ──────────────────                                    ──────           ───
+//!  read, cut at     codec ─> filters ─> stamp ─> id ─> index ─> pack      send, read the   letters to the disk,
+//!  the last line                                                          answer           then counts, positions
+//!     │ Block          │ Batch of events                     │ Parcel        │ ends of events   ▲
+//!     └─── jobs ───────┴─────────────────────────────────────┴── slots ──────┴── Settled ───────┘
+//! ```
+//!
+//! A thread an input, a worker a core, one thread for the output, one for what is settled. Two bounded queues lead
+//! forward, counted in bytes; what goes back is a small receipt a batch. Only [`pipeline::run`] knows threads and
+//! queues, only [`config`] knows TOML, and what lies between input and output does no I/O and cannot fail.
+//!
+//! # Modules, in the order of the data path
+//!
+//! - [`config`]: pipeline files: typed getters, and errors that point at the place
+//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`
+//! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
+//! - [`codec`]: records as events: `plain`, `json`
+//! - [`batch`]: what flows: many events over one buffer
+//! - [`filter`]: changes events: `date`, `drop`, `fingerprint`, `json`, `mutate`; with [`condition`] for `when`
+//! - [`stamp`]: the event's own time, and the accepted window
+//! - [`id`]: which bytes are hashed, how, and the id that is made of the digest and the time
+//! - [`index`]: the index by the event itself
+//! - [`output`]: OpenSearch and Elasticsearch, SQLite, lines
+//! - [`ack`]: fates counted, dead letters written, positions moved
+//!
+//! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
+//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns). [`bench`] measures ids and the whole
+//! way.
+//!
+//! # One word per thing
+//!
+//! - source: a file, or standard input. Record: a line of it, without its end. Event: what a codec made of a record.
+//! - block: bytes of whole lines, as read. Batch: the same decoded. Parcel: the same packed, ready to send.
+//! - raw bytes: a record's bytes, before any character set is converted and any filter has run.
+//! - id: what a document is found by. Scheme: how it is made. Serialization: which bytes of several fields are hashed.
+//! - item: an event in a parcel. Action: `index` or `create`.
+//! - fate: how an event ends: created, duplicate, stale, dropped, a dead letter. Settled: it has its fate.
+//! - receipt: the claim of a batch on its place in the source. Ledger: which places are settled.
+//! - dead letter: an event set aside, with a reason.
+//! - held: waiting because its index takes nothing now.
+//! - strict: what would let one event become two documents is refused.
+//!
+//! # Invariants, and the tests that show them
+//!
+//! 1. An id is for ever, and equal events have equal ids: `tests/golden_ids.rs`, `tests/golden_hashed.rs`. Later
+//!    times sort later, different fields never share a serialization: property tests in [`id`].
+//! 2. The batch is the unit of work, memory and acknowledgement. No map, lock or log line per event.
+//! 3. Text is a span into the batch's buffer. An event that nothing changes is stored as the bytes it came as:
+//!    tests in [`codec::json`]. There is no unsafe code.
+//! 4. What lies between input and output marks an event (a tag, or an end) and never gives up a batch:
+//!    `tests/filters.rs`.
+//! 5. Nothing starts out as delivered. A receipt that is dropped says "not done": [`ack::Receipt`].
+//! 6. A dead letter is on the disk before its event counts: [`ack::LetterFile`].
+//! 7. Counts add up: `events_in` is the sum of the fates and of what is unsettled: [`ack::Summary`].
+//! 8. An answer speaks for each item, by status and error type, never by text. What succeeded is never sent again:
+//!    [`output::elasticsearch`], `tests/elasticsearch_output.rs`.
+//! 9. Parcels leave in the order read although workers finish in any order: [`output::Slots`]. Where a newer write
+//!    must win, a lane of the ids has one request under way.
+//! 10. Everything has a limit with its unit in the name: lines, batches, bytes in flight, slots, requests, waits.
+//! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
+//! 12. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
+//!
+//! Not yet: positions that are saved, so invariant 5 ends with the process; files that grow; a spool.
 
-pub mod ack;
-pub mod batch;
-pub mod bench;
-pub mod codec;
-pub mod condition;
+#![warn(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    reason = "what an input or a server can bring about must not end the process"
+)]
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "results are main's to print, the rest is logged")]
+
 pub mod config;
-pub mod date;
-pub mod field;
+pub mod pipeline;
+
+pub mod input;
+
+pub mod codec;
+
+pub mod batch;
+
+pub mod condition;
 pub mod filter;
+
+pub mod stamp;
+
 pub mod id;
 pub mod index;
-pub mod input;
-pub mod json;
+
 pub mod output;
-pub mod pipeline;
+
+pub mod ack;
+
+pub mod bench;
+pub mod date;
+pub mod field;
+pub mod json;
 pub mod regexp;
-pub mod stamp;
 pub mod template;
 pub mod time;

@@ -1,5 +1,7 @@
 //! The command line: commands, signals, exit status.
 
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a user is told, not shown a backtrace")]
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,10 +146,48 @@ enum BenchCommand {
         /// Rounds, of which the median counts
         #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
         rounds: u32,
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        show: ShowArgs,
     },
+    /// What an event costs on the whole way, and at each stage
+    #[command(
+        long_about = "Measures nanoseconds of CPU an event: the whole way from a file to a bulk endpoint on loopback \
+                      (a sink of its own, in another process), and each stage of it. With a pipeline file, its \
+                      filters, ids and routing; its output is replaced by the sink.",
+        after_help = "Examples:\n  onceline bench pipeline\n  onceline bench pipeline nginx.toml --input access.log"
+    )]
+    Pipeline {
+        /// Pipeline file [default: JSON lines, time-hash MD5, an index a day]
+        #[arg(value_name = "PIPELINE.toml")]
+        file: Option<PathBuf>,
+        /// Override one key of the pipeline file
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        sets: Vec<String>,
+        /// Events to read [default: generated ones]
+        #[arg(long, value_name = "FILE")]
+        input: Option<PathBuf>,
+        /// How many events to generate
+        #[arg(long, value_name = "N", default_value_t = 500_000, conflicts_with = "input")]
+        events: u64,
+        /// Rounds, of which the median counts
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        rounds: u32,
+        #[command(flatten)]
+        show: ShowArgs,
+    },
+    /// The other side of `bench pipeline`
+    #[command(hide = true)]
+    Sink,
+}
+
+#[derive(Args)]
+struct ShowArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Draw the figures as bars
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
 }
 
 fn parse_time(text: &str) -> Result<Time, String> {
@@ -161,7 +201,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run_command(&args),
         Command::Check { pipelines } => check_command(&pipelines),
         Command::Explain { pipelines, input, metadata } => explain_command(&pipelines, input, metadata),
-        Command::Bench(BenchCommand::Ids { input, rounds, json, .. }) => bench_ids(input.as_deref(), rounds, json),
+        Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {
         eprintln!("onceline: {error:#}");
@@ -353,8 +393,30 @@ fn watch_signals(phase: tokio::sync::watch::Sender<Phase>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn bench_ids(input: Option<&Path>, rounds: u32, json: bool) -> anyhow::Result<u8> {
-    let events = match input {
+fn bench_command(command: BenchCommand) -> anyhow::Result<u8> {
+    match command {
+        BenchCommand::Ids { input, rounds, show, .. } => bench_ids(input.as_deref(), rounds, &show)?,
+        BenchCommand::Pipeline { file, sets, input, events, rounds, show } => {
+            let generated = std::env::temp_dir().join(format!("onceline-bench-{}.ndjson", std::process::id()));
+            if input.is_none() {
+                bench::pipeline::generate(events, &generated)?;
+            }
+            let lines = input.as_deref().unwrap_or(&generated);
+            let report = bench::pipeline::run(file.as_deref(), &sets, lines, rounds as usize);
+            if input.is_none() {
+                std::fs::remove_file(&generated).context("cannot remove the generated events")?;
+            }
+            let report = report?;
+            show.print(&report.table(), &report.json())?;
+            show.plot("CPU an event, by stage", "ns", &report.bars())?;
+        }
+        BenchCommand::Sink => bench::sink::run().context("the sink failed")?,
+    }
+    Ok(DONE)
+}
+
+fn bench_ids(input: Option<&Path>, rounds: u32, show: &ShowArgs) -> anyhow::Result<()> {
+    let events: Vec<Vec<u8>> = match input {
         Some(path) => {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             text.split(|b| *b == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
@@ -365,10 +427,19 @@ fn bench_ids(input: Option<&Path>, rounds: u32, json: bool) -> anyhow::Result<u8
     let cases = bench::ids::cases().map_err(anyhow::Error::msg)?;
     let rows = bench::ids::client_only(&events, &cases, rounds as usize)
         .map_err(|refused| anyhow::anyhow!("an event gets no id: {refused}"))?;
-    if json {
-        println!("{}", bench::ids::json(&rows));
-    } else {
-        print!("{}", bench::ids::table(&rows));
+    show.print(&bench::ids::table(&rows), &bench::ids::json(&rows))?;
+    show.plot("CPU an id", "ns", &bench::ids::bars(&rows))
+}
+
+impl ShowArgs {
+    fn print(&self, table: &str, json: &serde_json::Value) -> anyhow::Result<()> {
+        let text = if self.json { format!("{json}\n") } else { table.to_string() };
+        std::io::stdout().write_all(text.as_bytes()).context("cannot print the figures")
     }
-    Ok(DONE)
+
+    fn plot(&self, title: &str, unit: &str, bars: &[bench::plot::Bar]) -> anyhow::Result<()> {
+        let Some(path) = &self.plot else { return Ok(()) };
+        std::fs::write(path, bench::plot::bars(title, unit, bars))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
 }

@@ -36,7 +36,7 @@ impl Stamp {
 
     fn stamp(&self, event: &mut EventMut<'_>, clock: &Clock) {
         let field = FieldRef::top("@timestamp");
-        let Some(time) = event.read().time() else {
+        let Some((time, exact)) = event.read().found_time() else {
             return self.without(event, &field, clock);
         };
         let (age, ahead) = (clock.now.secs - time.secs, time.secs - clock.now.secs);
@@ -46,7 +46,7 @@ impl Stamp {
         if self.future_secs.is_some_and(|future| ahead > future || ahead == future && time.nanos > clock.now.nanos) {
             return event.end(dead(Reason::TooNew, format!("{} is too far ahead", time.iso())));
         }
-        if event.read().has_foreign_time() {
+        if !exact {
             event.set(&field, New::Text(&time.iso()));
         }
         event.set_time(time);

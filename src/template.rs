@@ -26,6 +26,8 @@ pub struct Template {
 enum Part {
     Text(Box<str>),
     Field(FieldRef),
+    /// `%{{TIME_NOW}}`.
+    Now,
     Epoch,
     Joda(Box<str>, Arc<joda::Pattern>),
     Java(Box<str>, Arc<java::Pattern>),
@@ -105,13 +107,18 @@ impl Template {
         self.parts.iter().filter_map(|part| if let Part::Field(field) = part { Some(field) } else { None })
     }
 
+    /// Whether it shows the time of reading (`%{{TIME_NOW}}`), which no id and no index name may depend on.
+    pub fn shows_now(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Now))
+    }
+
     /// The date patterns in it.
     pub fn date_parts(&self) -> impl Iterator<Item = DatePart<'_>> {
         self.parts.iter().filter_map(|part| match part {
             Part::Epoch => Some(DatePart::Epoch),
             Part::Joda(pattern, _) => Some(DatePart::Joda(pattern)),
             Part::Java(pattern, _) => Some(DatePart::Java(pattern)),
-            Part::Text(_) | Part::Field(_) => None,
+            Part::Text(_) | Part::Field(_) | Part::Now => None,
         })
     }
 
@@ -133,11 +140,12 @@ impl Template {
         }
     }
 
-    /// Renders, or refuses if a placeholder has no text: a field missing, null or empty, an event without time.
+    /// Renders, or refuses if a placeholder has no text: a field missing, null or empty, an event without time. The
+    /// time of reading is refused as well.
     pub fn render_strict(&self, event: &EventRef<'_>, out: &mut Vec<u8>) -> Result<(), Unresolved> {
         for part in &self.parts {
             let from = out.len();
-            if !part.write(event, out) || out.len() == from {
+            if matches!(part, Part::Now) || !part.write(event, out) || out.len() == from {
                 return Err(Unresolved(part.to_string()));
             }
         }
@@ -158,7 +166,7 @@ fn placeholder(inner: &str, after: &str) -> Result<(Part, usize), String> {
         }
         if after.starts_with("}}") {
             if pattern == "TIME_NOW" {
-                return Err("`%{{TIME_NOW}}` would differ whenever an event is read again".to_string());
+                return Ok((Part::Now, 2));
             }
             let compiled = java::Pattern::compile(pattern).map_err(|e| format!("`%{{{{{pattern}}}}}`: {e}"))?;
             return Ok((Part::Java(pattern.into(), Arc::new(compiled)), 2));
@@ -177,6 +185,7 @@ impl fmt::Display for Part {
         match self {
             Part::Text(text) => f.write_str(text),
             Part::Field(field) => write!(f, "%{{{field}}}"),
+            Part::Now => f.write_str("%{{TIME_NOW}}"),
             Part::Epoch => f.write_str("%{+%s}"),
             Part::Joda(pattern, _) => write!(f, "%{{+{pattern}}}"),
             Part::Java(pattern, _) => write!(f, "%{{{{{pattern}}}}}"),
@@ -206,6 +215,10 @@ impl Part {
                         true
                     }
                 };
+            }
+            Part::Now => {
+                event.now().write_iso(out);
+                return true;
             }
             Part::Epoch | Part::Joda(..) | Part::Java(..) => {}
         }
@@ -405,6 +418,7 @@ mod tests {
         check("<%{[no][such]}>", "<%{[no][such]}>", Err("%{[no][such]}"));
         check("%{@timestamp}", "2026-02-03T03:05:06.500Z", Ok(()));
         check("%{+%s} %{+yyyy.MM.dd} %{{uuuu-MM-dd'T'HH}}", "1770087906 2026.02.03 2026-02-03T03", Ok(()));
+        check("%{{TIME_NOW}}", "1970-01-01T00:00:00.000Z", Err("%{{TIME_NOW}}"));
         check("100%{", "100%{", Ok(()));
         check("%{t", "%{t", Ok(()));
         check("%{{x} y", "%{{x} y", Err("%{{x}"));
@@ -412,7 +426,7 @@ mod tests {
 
     #[test]
     fn refusals() {
-        for bad in ["%{+b}", "%{a[}", "%{{yyyy}", "%{[a}", "%{{TIME_NOW}}", "%{{'}}"] {
+        for bad in ["%{+b}", "%{a[}", "%{{yyyy}", "%{[a}", "%{{'}}"] {
             assert!(Template::parse(bad).is_err(), "{bad}");
         }
     }
@@ -442,6 +456,7 @@ mod tests {
     fn what_it_depends_on() {
         let template = Template::parse("a-%{x}-%{+yyyy.MM.dd}-%{{'H'ww}}").unwrap();
         assert_eq!(template.fields().map(FieldRef::as_str).collect::<Vec<_>>(), ["x"]);
+        assert!(!template.shows_now() && Template::parse("%{{TIME_NOW}}").unwrap().shows_now());
         let parts: Vec<_> = template.date_parts().collect();
         assert_eq!(parts, [DatePart::Joda("yyyy.MM.dd"), DatePart::Java("'H'ww")]);
         assert_eq!(parts[0].letters(), ['y', 'M', 'd']);

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const DAY: i64 = 86_400;
 
 /// Seconds since 1970-01-01T00:00:00Z (negative before) and the nanoseconds that follow them, always forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     pub secs: i64,
     pub nanos: u32,

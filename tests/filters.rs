@@ -15,6 +15,7 @@ use onceline::json::{Scanner, repair};
 use onceline::stamp::{Missing, Stamp};
 use onceline::template::Template;
 use onceline::time::Time;
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 fn read(path: &str) -> String {
@@ -222,6 +223,21 @@ fn logstash_json_cases() {
     check_cases("json", 20, json_case);
 }
 
+/// The conditions among the cases of whole configurations: accepted or refused.
+fn conf_condition(case: &Value) -> Option<Result<(), String>> {
+    let text = case["in"].as_str()?.strip_prefix("filter { if ")?.strip_suffix(" { x1 {} } }")?;
+    if text.contains(['{', '}']) {
+        return None;
+    }
+    let got = Condition::parse_logstash(text).map_or("reject", |_| "ok");
+    Some(same(&got.into(), &case["want"]["parse"]))
+}
+
+#[test]
+fn logstash_conditions() {
+    check_cases("conf_syntax", 18, conf_condition);
+}
+
 /// One filter on one event; `want` is the event afterwards, or `dropped`.
 fn check(toml: &str, event: &str, want: &str) {
     let mut batch = batch_of(event);
@@ -379,3 +395,46 @@ fn wrong_options_are_pointed_at() {
         assert!(report.starts_with(&format!("t.toml:{want}")), "{toml}\n{report}");
     }
 }
+
+proptest! {
+    /// Whatever the operations and the event: no panic, and one JSON object on one line.
+    #[test]
+    fn any_event_stays_an_event(
+        options in proptest::collection::vec(proptest::sample::select(OPTIONS), 1..6),
+        a in VALUE, b in VALUE, tags in VALUE,
+    ) {
+        let mut batch = batch_of(&format!("{{\"a\":{a},\"b\":{{\"c\":{b}}},\"tags\":{tags}}}"));
+        for option in options {
+            let step = step(&format!("[[filter]]\n{option}")).unwrap();
+            step.apply(&mut batch, &clock(&Value::Null));
+        }
+        let mut out = Vec::new();
+        batch.event(0).write_source(&mut out);
+        prop_assert!(!out.contains(&b'\n'));
+        prop_assert!(serde_json::from_slice::<Map<String, Value>>(&out).is_ok());
+    }
+}
+
+const VALUE: &str =
+    r#"(null|true|1|-2\.50|"x y"|"2024-01-01"|"\{\\"a\\":\[1\]\}"|\[1,"q",null\]|\{"a":1,"c":\["z"\]\}|\[\])"#;
+
+const OPTIONS: &[&str] = &[
+    "type='mutate'\nrename = { a = '[b][c]' }",
+    "type='mutate'\nrename = { '[b][c]' = '[a][x]' }",
+    "type='mutate'\nrename = { '[b]' = '[b][c][d]' }",
+    "type='mutate'\ncopy = { b = '[a][0]', a = '[b][c]' }",
+    "type='mutate'\nmerge = { a = ['[b][c]', 'tags'], '[b][c]' = 'b' }",
+    "type='mutate'\nconvert = { a = 'integer', '[b][c]' = 'string' }",
+    "type='mutate'\nsplit = { a = ' ' }\njoin = { '[b][c]' = '%{a}' }",
+    "type='mutate'\ngsub = ['a', '%{[b][c]}', '\\0\"', '[b][c]', '(?=.)', '\"\\\\']",
+    "type='mutate'\nuppercase = ['a']\ncapitalize = ['[b][c]']\nstrip = ['a', '[b][c]']",
+    "type='mutate'\nreplace = { '[a][-1]' = '%{b}' }\nupdate = { '[b][c]' = '%{a}\"' }\ncoerce = { a = '%{tags}' }",
+    "type='mutate'\nadd_field = { '%{a}' = 'x', '[b][c]' = 'y', 'a' = '%{b}' }\nadd_tag = ['%{a}', 't']\nremove_tag = ['q']",
+    "type='mutate'\nremove_field = ['[a][0]', '[b][a]', '[tags][-1]']",
+    "type='mutate'\nwhen = '[a] > 1 or [b][c] in [a]'\nadd_tag = 'w'",
+    "type='date'\nmatch = ['a', 'ISO8601', 'yyyy']\ntarget = '[b][c]'",
+    "type='date'\nmatch = ['[b][c]', 'UNIX', 'ISO8601']",
+    "type='json'\nsource = 'a'",
+    "type='json'\nsource = '[b][c]'\ntarget = '[a][x]'",
+    "type='drop'\npercentage = 50",
+];

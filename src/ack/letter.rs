@@ -24,6 +24,19 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub const ALL: [Reason; 10] = [
+        Reason::NoTimestamp,
+        Reason::TooOld,
+        Reason::TooNew,
+        Reason::TimeOutOfRange,
+        Reason::BadJson,
+        Reason::IdMissing,
+        Reason::IdTooLong,
+        Reason::BadIndexName,
+        Reason::TooLarge,
+        Reason::Rejected,
+    ];
+
     pub fn as_str(&self) -> &'static str {
         match self {
             Reason::NoTimestamp => "no-timestamp",
@@ -160,6 +173,14 @@ impl LetterFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_reasons_are_listed() {
+        for (place, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(place, reason as usize);
+        }
+        assert_eq!(Reason::ALL.last(), Some(&Reason::Rejected), "the last of the enum");
+    }
 
     #[test]
     fn a_letter_is_one_json_line() {

@@ -4,6 +4,8 @@
 //! rows, so that a machine that changes speed changes it for all. Of the rounds the median is shown, and how far
 //! apart the quarter and the three-quarter points are.
 
+use super::plot::Bar;
+use super::{cpu_ns, quantile};
 use crate::id::compact::Compact;
 use crate::id::digest::{Digest, Method};
 use crate::id::encode::Encoding;
@@ -13,7 +15,7 @@ use crate::id::time_hash::TimeHash;
 use crate::id::uuid::Uuid;
 use crate::id::{Refused, Scheme};
 use crate::time::Time;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use std::hint::black_box;
 
 /// The first event's time; each next one is a millisecond later.
@@ -101,13 +103,13 @@ pub fn client_only(events: &[Vec<u8>], cases: &[Case], rounds: usize) -> Result<
 
 fn digest_round(events: &[Vec<u8>], case: &Case) -> f64 {
     let Some(digest) = &case.digest else { return 0.0 };
-    let start = cpu_ns();
+    let start = cpu_ns(ClockId::ThreadCPUTime);
     for group in events.chunks(digest.group()) {
         digests(digest, group, |_, digest| {
             black_box(digest);
         });
     }
-    (cpu_ns() - start) / events.len().max(1) as f64
+    (cpu_ns(ClockId::ThreadCPUTime) - start) / events.len().max(1) as f64
 }
 
 /// Events hashed together, as the pipeline does.
@@ -129,7 +131,7 @@ fn id_round(events: &[Vec<u8>], case: &Case) -> Result<f64, Refused> {
         }
         black_box(&id);
     };
-    let start = cpu_ns();
+    let start = cpu_ns(ClockId::ThreadCPUTime);
     let mut millis = START_MILLIS;
     for group in events.chunks(case.digest.as_ref().map_or(1, Digest::group)) {
         match &case.digest {
@@ -138,18 +140,8 @@ fn id_round(events: &[Vec<u8>], case: &Case) -> Result<f64, Refused> {
         }
         millis += group.len() as i64;
     }
-    let spent = cpu_ns() - start;
+    let spent = cpu_ns(ClockId::ThreadCPUTime) - start;
     refused.map(|()| spent / events.len().max(1) as f64)
-}
-
-fn cpu_ns() -> f64 {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64
-}
-
-fn quantile(values: &mut [f64], part: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get((values.len().saturating_sub(1) as f64 * part).round() as usize).copied().unwrap_or_default()
 }
 
 /// Access-log lines of about `bytes` bytes, all different, for when no file is given.
@@ -195,6 +187,12 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
+/// A bar a row, for `--plot`.
+pub fn bars(rows: &[Row]) -> Vec<Bar> {
+    let label = |row: &Row| format!("{} {}{}", row.scheme, if row.keyed { "HMAC-" } else { "" }, row.method);
+    rows.iter().map(|row| Bar { label: label(row), value: row.ns_id }).collect()
+}
+
 /// The rows as one JSON array, for `--json`.
 pub fn json(rows: &[Row]) -> serde_json::Value {
     let row = |row: &Row| {
@@ -222,11 +220,5 @@ mod tests {
         }
         assert_eq!(table(&rows).lines().count(), rows.len() + 1);
         assert_eq!(json(&rows).as_array().unwrap().len(), rows.len());
-    }
-
-    #[test]
-    fn quantiles() {
-        assert_eq!(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0);
-        assert_eq!(quantile(&mut [], 0.5), 0.0);
     }
 }

@@ -84,6 +84,7 @@ pub fn read(t: &Section<'_>) -> Option<Step> {
 impl Step {
     /// Changes each live event of the batch that meets the condition.
     pub fn apply(&self, batch: &mut Batch, clock: &Clock) {
+        batch.set_now(clock.now);
         for index in 0..batch.len() {
             let mut event = batch.event_mut(index);
             if !event.is_live() {

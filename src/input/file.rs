@@ -51,7 +51,10 @@ impl Config {
                     files.push(path);
                 }
             }
-            if files.len() == before && !pattern.contains(['*', '?', '[']) && !Path::new(pattern).exists() {
+            if files.len() == before
+                && !pattern.contains(['*', '?', '['])
+                && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))?
+            {
                 anyhow::bail!("there is no file {pattern}");
             }
         }

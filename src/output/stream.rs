@@ -49,7 +49,14 @@ impl Stream {
     fn write(&mut self, body: &[u8]) -> io::Result<()> {
         match &mut self.to {
             Target::Stdout(out) => out.write_all(body).and_then(|()| out.flush()),
-            Target::File(file) => file.write_all(body).and_then(|()| file.sync_data()),
+            Target::File(file) => {
+                file.write_all(body)?;
+                match file.sync_data() {
+                    // a pipe or a device keeps nothing
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                    other => other,
+                }
+            }
         }
     }
 }

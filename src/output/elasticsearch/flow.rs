@@ -26,8 +26,8 @@ const BULK: &str =
 /// Parcels are joined to one request up to this size, and as much is taken in ahead.
 const JOIN_BYTES_MAX: usize = 1 << 20;
 
-/// A request that is lost this often after it was sent, and is larger than this, is sent in halves: perhaps the
-/// engine cannot do it in time.
+/// A request that is lost or put off this often after it was sent, and is larger than this, is sent in halves:
+/// perhaps the engine cannot do so much at once.
 const LOST_MAX: u32 = 3;
 const LOST_BYTES_MIN: usize = 256 << 10;
 
@@ -317,7 +317,8 @@ impl Flow {
         let is_too_large = matches!(reply, Reply::Refused { status: 413, .. });
         match &reply {
             Reply::Items(_) => self.limits.bytes = self.limits.bytes.max(request.body.len()),
-            Reply::Lost { connected: true, .. } => request.lost += 1,
+            // an engine refuses what is more than a tenth of its memory with a 429 for the whole, however idle it is
+            Reply::Lost { connected: true, .. } | Reply::Refused { status: 429, .. } => request.lost += 1,
             _ => {}
         }
         match request.pending.answered(&self.loads, &self.rules, &reply) {

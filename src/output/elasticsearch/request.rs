@@ -71,6 +71,7 @@ impl Loads {
         (0..count as u32).map(unit).collect()
     }
 
+    #[expect(clippy::expect_used, reason = "a unit without its load would be lost: better to stop than to go on")]
     pub fn load(&self, unit: &Unit) -> &Load {
         self.slots[unit.load as usize].as_ref().expect("a unit's load is kept until the unit has its fate")
     }

@@ -1,5 +1,6 @@
 //! Before the first event: is the target one in which an id can live only once, and is the index template there?
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -94,7 +95,7 @@ impl Template {
 
 /// Waits for the engine, refuses a target that defeats the ids, installs the template.
 pub async fn prepare(client: &Client, config: &Config, waits: &Waits) -> anyhow::Result<()> {
-    let engine = Engine { client, waits };
+    let engine = Engine { client, waits, is_blind: Cell::new(false) };
     if config.strict
         && let Some(found) = find_danger(&engine, config).await
     {
@@ -113,6 +114,8 @@ pub async fn prepare(client: &Client, config: &Config, waits: &Waits) -> anyhow:
 struct Engine<'a> {
     client: &'a Client,
     waits: &'a Waits,
+    /// Something may not be looked at, which was said.
+    is_blind: Cell<bool>,
 }
 
 impl Engine<'_> {
@@ -152,8 +155,12 @@ impl Engine<'_> {
     /// The answer of a GET as JSON, if it is a good one; none where the endpoint or the thing is not there.
     async fn get(&self, path: &str) -> Option<Value> {
         let (status, text) = self.ask(Method::GET, path, None).await?;
-        if matches!(status, 401 | 403) {
-            tracing::warn!(path, status, "not allowed to look, so the target is not checked for this");
+        if matches!(status, 401 | 403) && !self.is_blind.replace(true) {
+            tracing::warn!(
+                path,
+                status,
+                "not allowed to look at the target, so it is not checked whether it rolls over"
+            );
         }
         if !(200..300).contains(&status) { None } else { serde_json::from_slice(&text).ok() }
     }
@@ -470,6 +477,83 @@ mod tests {
         flatten("", &json!({"index": {"lifecycle": {"name": "p"}}, "index.x.y": "1", "n": null}), &mut flat);
         assert_eq!(Value::Object(flat), json!({"index.lifecycle.name": "p", "index.x.y": "1"}));
         assert!(holds_key(&json!({"hot": {"actions": {"rollover": {}}}}), "rollover"));
+    }
+
+    /// A server that answers these paths and 404 to all others.
+    fn serve(answers: Vec<(&'static str, Value)>) -> String {
+        use std::io::{BufRead, BufReader, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let lines: Vec<String> =
+                    BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let path = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+                let path = path.split('?').next().unwrap_or_default();
+                let found = answers.iter().find(|(known, _)| *known == path);
+                let (status, body) = found.map_or((404, "{}".to_string()), |(_, body)| (200, body.to_string()));
+                let head =
+                    format!("HTTP/1.1 {status} -\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                let _ = stream.write_all((head + &body).as_bytes());
+            }
+        });
+        url
+    }
+
+    /// What is found in a target `sales-*`, of which `sales-2026.02.02` is one.
+    fn danger(answers: Vec<(&'static str, Value)>) -> Option<String> {
+        let config = Config {
+            hosts: vec![serve(answers)],
+            index_pattern: "sales-*".to_string(),
+            index_sample: Some("sales-2026.02.02".to_string()),
+            ..Config::default()
+        };
+        let output = super::super::Elasticsearch::new(config).unwrap();
+        let waits = Waits { min: Duration::from_millis(1), max: Duration::from_millis(1) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let found = runtime.block_on(prepare(&output.client, &output.config, &waits));
+        found.err().map(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn rollover_policies_are_found_wherever_they_are_set() {
+        let check = |answers: Vec<(&'static str, Value)>, want: Option<&str>| {
+            let got = danger(answers);
+            match (&got, want) {
+                (None, None) => {}
+                (Some(got), Some(want)) if got.contains(want) => {}
+                _ => panic!("{got:?}, not {want:?}"),
+            }
+        };
+        let ilm = json!({"index.lifecycle.name": "logs", "index.lifecycle.rollover_alias": "sales"});
+        let of_index = |settings: &Value| ("/sales-*/_settings", json!({"sales-1": {"settings": settings}}));
+        let policy = |actions: Value| {
+            ("/_ilm/policy/logs", json!({"logs": {"policy": {"phases": {"hot": {"actions": actions}}}}}))
+        };
+        check(vec![of_index(&ilm)], Some("the index sales-1 has the lifecycle policy logs"));
+        check(vec![of_index(&ilm), policy(json!({"rollover": {"max_age": "1d"}}))], Some("rolls the alias sales over"));
+        check(vec![of_index(&ilm), policy(json!({"delete": {}}))], None);
+        let ism = json!({"index.plugins.index_state_management.rollover_alias": "sales"});
+        check(vec![of_index(&ism)], Some("index.plugins.index_state_management.rollover_alias = sales"));
+        let nested = json!({"index": {"lifecycle": {"name": "logs", "rollover_alias": "sales"}}});
+        let template = |body: Value| json!({"index_templates": [{"name": "t", "index_template": body}]});
+        let direct = json!({"index_patterns": ["sales-*"], "template": {"settings": nested}});
+        check(vec![("/_index_template", template(direct))], Some("the index template t has the lifecycle policy"));
+        let composed = json!({"index_patterns": ["sales-*"], "composed_of": ["c"]});
+        let component =
+            json!({"component_templates": [{"name": "c", "component_template": {"template": {"settings": nested}}}]});
+        check(
+            vec![("/_index_template", template(composed)), ("/_component_template/c", component)],
+            Some("index template t"),
+        );
+        let other = json!({"index_patterns": ["orders-*"], "data_stream": {}});
+        check(vec![("/_index_template", template(other))], None);
+        let legacy = json!({"old": {"index_patterns": ["sales-*"], "settings": {"index.lifecycle.name": "p", "index.lifecycle.rollover_alias": "a"}}});
+        check(vec![("/_template", legacy)], Some("the index template old"));
+        let takes = json!({"policies": [{"policy": {"policy_id": "roll", "states": [{"actions": [{"rollover": {}}]}],
+            "ism_template": [{"index_patterns": ["sales*"], "priority": 1}]}}]});
+        check(vec![("/_plugins/_ism/policies", takes)], Some("\"roll\" takes sales-2026.02.02 and rolls over"));
+        check(vec![], None);
     }
 
     #[test]
