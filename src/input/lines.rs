@@ -72,10 +72,12 @@ impl<'a, 'b> State<'a, 'b> {
         memchr::memchr(b'\n', &self.buffer).is_some()
     }
 
+    /// Keeps the first bytes of the source, in however many blocks they are handed over.
     fn note_head(&mut self) {
-        if self.head.len() < HEAD && self.offset == 0 && self.skipped.is_none() {
-            self.head.clear();
-            self.head.extend_from_slice(&self.buffer[..self.buffer.len().min(HEAD)]);
+        let Some(from) = (self.head.len() as u64).checked_sub(self.offset) else { return };
+        if self.head.len() < HEAD && self.skipped.is_none() {
+            let more = self.buffer.get(from as usize..).unwrap_or_default();
+            self.head.extend_from_slice(&more[..more.len().min(HEAD - self.head.len())]);
         }
     }
 

@@ -228,7 +228,7 @@ fn bulk_a_partial_then_lost_answer() {
         ("index", json!("orders")),
         ("action", json!("create")),
         ("attempts", json!(1)),
-        ("source", json!({"name": "stdin", "offset": 252})),
+        ("source", json!({"name": "stdin", "offset": 258})),
     ] {
         assert_eq!(letter[key], value, "{key}");
     }

@@ -152,6 +152,7 @@ fn fates(pipeline: &Pipeline, bytes: &mut Bytes<'_>, limits: Limits, mut taken: 
     let mut take = |block, head: &[u8]| {
         let source = Arc::new(Source { name: "stdin".into(), head: head.into() });
         let batch = pipeline.transform(0, block, source, &mut records);
+        packer.begin(&batch);
         for n in 0..batch.len() {
             let event = batch.event(n);
             let fate = match event.fate() {
@@ -178,13 +179,13 @@ fn fates(pipeline: &Pipeline, bytes: &mut Bytes<'_>, limits: Limits, mut taken: 
     out
 }
 
-/// Sends one piece a read: a datagram each, and an empty one for the end.
-fn fates_of_pieces(pipeline: &Pipeline, pieces: &[&[u8]], limits: Limits) -> Vec<String> {
+/// Every read gives one byte: a datagram each, and an empty one for the end.
+fn fates_of_bytes(pipeline: &Pipeline, input: &[u8], limits: Limits) -> Vec<String> {
     let (sender, receiver) = UnixDatagram::pair().expect("a pair of sockets");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for piece in pieces.iter().filter(|piece| !piece.is_empty()).chain([&&b""[..]]) {
-                sender.send(piece).expect("send a piece");
+            for byte in input.chunks(1).chain([&b""[..]]) {
+                sender.send(byte).expect("send a byte");
             }
         });
         fates(pipeline, &mut Bytes::Descriptor(receiver.as_fd()), limits, || {})
@@ -222,12 +223,10 @@ fn a_cut_at_any_boundary_changes_nothing() {
         let limits = Limits { batch_bytes: at.max(1), line_bytes_max: 1024 };
         assert_eq!(fates(&pipeline, &mut Bytes::Stream(Box::new(&input[..])), limits, || {}), want, "cut at {at}");
     }
-    for at in (0..input.len()).step_by(7) {
-        let limits = Limits { batch_bytes: 1, line_bytes_max: 1024 };
-        assert_eq!(fates_of_pieces(&pipeline, &[&input[..at], &input[at..]], limits), want, "piece cut at {at}");
+    for batch_bytes in [1, 30, 1000, 1024, 1100, 4096, 1 << 20] {
+        let limits = Limits { batch_bytes, line_bytes_max: 1024 };
+        assert_eq!(fates_of_bytes(&pipeline, &input, limits), want, "byte by byte, {batch_bytes} handed over");
     }
-    let bytes: Vec<&[u8]> = input.chunks(1).collect();
-    assert_eq!(fates_of_pieces(&pipeline, &bytes, Limits { batch_bytes: 4096, line_bytes_max: 1024 }), want);
 }
 
 #[test]
@@ -320,7 +319,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_have_one_fate_each(input in lines_of_all_kinds(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+    fn any_bytes_have_one_fate_each(input in lines_of_all_kinds(), batch_bytes in 1usize..200) {
         for codec in ["\"json\"", "\"plain\"", "{ type = \"json\", on_error = \"tag\" }", "{ type = \"plain\", charset = \"windows-1252\" }"] {
             let pipeline = plan(codec, FILTERS);
             let want = whole(&pipeline, &input);
@@ -330,12 +329,8 @@ proptest! {
             } else {
                 prop_assert!(want.len() >= lines);
             }
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
-            cuts.extend([0, input.len()]);
-            cuts.sort_unstable();
-            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &input[pair[0]..pair[1]]).collect();
-            let limits = Limits { batch_bytes: 16, ..pipeline.limits(0) };
-            prop_assert_eq!(fates_of_pieces(&pipeline, &pieces, limits), want);
+            let limits = Limits { batch_bytes, ..pipeline.limits(0) };
+            prop_assert_eq!(fates_of_bytes(&pipeline, &input, limits), want);
         }
     }
 }

@@ -107,10 +107,15 @@ impl Onceline {
 
     /// `onceline explain` with the pipeline and the arguments of this one: the lines.
     pub fn explain(&self, stdin: &[u8]) -> Vec<Value> {
+        let lines = self.explain_text(stdin);
+        lines.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+    }
+
+    pub fn explain_text(&self, stdin: &[u8]) -> String {
         let bytes = stdin.to_vec();
         let run = self.spawn(self.usual("explain"), move |mut pipe| drop(pipe.write_all(&bytes))).wait();
         assert_eq!(run.status, Some(0), "{}", run.stderr);
-        run.stdout.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+        run.stdout
     }
 
     /// The program with these arguments alone, in this folder.
