@@ -77,7 +77,7 @@ fn dead_letters_say_all_there_is_to_say() {
     assert_eq!((&event["reason"], &event["event"]), (&json!("no-timestamp"), &json!({"n": 3})));
     let offsets: Vec<_> = run.dead_letters.iter().map(|letter| letter["source"].clone()).collect();
     let source = |offset: u64| json!({"name": "stdin", "offset": offset});
-    assert_eq!(offsets, [source(45), source(53), source(63)]);
+    assert_eq!(offsets, [source(44), source(52), source(63)]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn status_2_says_what_is_wrong() {
         (&["run", "pipeline.toml", "--sumary", "x"], "--summary"),
         (&["explain", "pipeline.toml", "pipeline.toml"], "one pipeline file"),
         (&["explain", "pipeline.toml", "--input", "1"], "no input 1"),
-        (&["rnu", "pipeline.toml"], "run"),
+        (&["rnu", "pipeline.toml"], "unrecognized"),
     ] {
         let run = onceline.call(args, EVENTS);
         assert_eq!(run.status, Some(2), "{args:?}: {}", run.stderr);
