@@ -28,7 +28,7 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns). [`bench`] measures ids and the whole
+//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns). [`mod@bench`] measures ids and the whole
 //! way.
 //!
 //! # One word per thing

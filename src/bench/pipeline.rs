@@ -215,7 +215,7 @@ impl Report {
     }
 }
 
-/// Writes `count` generated events to a file, for [`run`].
+/// Writes `count` generated events to a file, for [`run()`].
 pub fn generate(count: u64, path: &Path) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).with_context(failed)?);
