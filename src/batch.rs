@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::field::FieldRef;
 use crate::json;
+use crate::pool::Buffer;
 use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
@@ -123,7 +124,7 @@ struct Event {
 
 #[derive(Debug, Default)]
 pub struct Batch {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     events: Vec<Event>,
     nodes: Vec<Node>,
     source: Arc<Source>,
@@ -136,8 +137,15 @@ pub struct Batch {
 
 impl Batch {
     /// A batch over what was read from `source`. The buffer should have some room for what filters write.
-    pub fn new(bytes: Vec<u8>, source: Arc<Source>) -> Batch {
-        Batch { bytes, source, ..Batch::default() }
+    pub fn new(bytes: impl Into<Buffer>, source: Arc<Source>) -> Batch {
+        Batch { bytes: bytes.into(), source, ..Batch::default() }
+    }
+
+    /// Begins anew over other bytes, in the memory that is there.
+    pub fn refill(&mut self, bytes: Buffer, source: Arc<Source>) {
+        (self.bytes, self.source) = (bytes, source);
+        self.events.clear();
+        self.nodes.clear();
     }
 
     pub fn len(&self) -> usize {

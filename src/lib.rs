@@ -28,8 +28,8 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns). [`mod@bench`] measures ids and the whole
-//! way.
+//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again).
+//! [`mod@bench`] measures ids and the whole way.
 //!
 //! # One word per thing
 //!
@@ -77,6 +77,7 @@
 
 pub mod config;
 pub mod pipeline;
+pub mod pool;
 
 pub mod input;
 

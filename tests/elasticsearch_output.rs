@@ -40,7 +40,7 @@ fn parcel(action: Action, number: u64, events: &[Event]) -> Parcel {
     let receipt = Receipt::new(0, number, None);
     receipt.open(events.len());
     let mut parcel =
-        Parcel { body: Vec::new(), items: Vec::new(), indices: Vec::new(), source: "test".into(), receipt };
+        Parcel { body: Vec::new().into(), items: Vec::new(), indices: Vec::new(), source: "test".into(), receipt };
     for (n, (index, id, source)) in events.iter().enumerate() {
         let at = parcel.indices.iter().position(|name| **name == **index).unwrap_or_else(|| {
             parcel.indices.push(index.as_str().into());

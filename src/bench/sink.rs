@@ -5,11 +5,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Listens on a free port of loopback, prints its address, and serves until standard input is closed.
-#[expect(clippy::print_stdout, reason = "whoever started it waits for the address there")]
 pub fn run() -> io::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    println!("http://{}", listener.local_addr()?);
-    io::stdout().flush()?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "http://{}", listener.local_addr()?)?;
+    stdout.flush()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // a connection that breaks is the client's to say

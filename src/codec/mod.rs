@@ -6,6 +6,7 @@ pub mod plain;
 
 use crate::ack::Reason;
 use crate::batch::{Batch, Span};
+use crate::pool::Buffer;
 use crate::stamp::dead;
 
 /// One record: where it stands in the batch, and where it begins in its source.
@@ -26,7 +27,7 @@ pub trait Codec: Send + Sync {
 /// What a reader hands over: whole lines, the last one perhaps without its end.
 #[derive(Debug)]
 pub struct Block {
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
     /// Where the block begins in its source.
     pub offset: u64,
     /// The block is the beginning of one line of this length, which is longer than allowed.

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::Limits;
 use crate::batch::HEAD;
 use crate::codec::Block;
+use crate::pool::{Buffer, Pool};
 
 /// How long whole lines wait for more before they are handed over in a block that is not full.
 const LINGER: Duration = Duration::from_millis(20);
@@ -33,8 +34,14 @@ enum Filled {
 pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
 
 /// Reads `bytes` to the end, or until `running` says no or nobody takes blocks any more.
-pub fn read(bytes: &mut Bytes<'_>, limits: Limits, running: &dyn Fn() -> bool, take: &mut Take<'_>) -> io::Result<()> {
-    let mut state = State::new(limits, take);
+pub fn read(
+    bytes: &mut Bytes<'_>,
+    limits: Limits,
+    pool: &Pool,
+    running: &dyn Fn() -> bool,
+    take: &mut Take<'_>,
+) -> io::Result<()> {
+    let mut state = State::new(limits, pool, take);
     while running() {
         let pending = state.has_lines();
         let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending);
@@ -57,7 +64,8 @@ pub fn read(bytes: &mut Bytes<'_>, limits: Limits, running: &dyn Fn() -> bool, t
 struct State<'a, 'b> {
     limits: Limits,
     take: &'a mut Take<'b>,
-    buffer: Vec<u8>,
+    pool: &'a Pool,
+    buffer: Buffer,
     /// Where the buffer begins in the source.
     offset: u64,
     head: Vec<u8>,
@@ -68,9 +76,10 @@ struct State<'a, 'b> {
 }
 
 impl<'a, 'b> State<'a, 'b> {
-    fn new(limits: Limits, take: &'a mut Take<'b>) -> State<'a, 'b> {
-        let buffer = Vec::with_capacity(limits.batch_bytes);
-        State { limits, take, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
+    fn new(limits: Limits, pool: &'a Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        let mut buffer = pool.take();
+        buffer.reserve(limits.batch_bytes);
+        State { limits, take, pool, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
     }
 
     fn has_lines(&self) -> bool {
@@ -132,7 +141,8 @@ impl<'a, 'b> State<'a, 'b> {
     }
 
     fn hand_over(&mut self, cut: usize, too_long: Option<u64>) -> bool {
-        let mut next = Vec::with_capacity(self.limits.batch_bytes.max(self.buffer.len() - cut));
+        let mut next = self.pool.take();
+        next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
         let bytes = std::mem::replace(&mut self.buffer, next);

@@ -14,6 +14,7 @@ use crate::ack::{Receipt, Shared};
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::output::{Phase, Phases, Slot, Slots};
+use crate::pool::Pool;
 use budget::Budget;
 use lines::Bytes;
 
@@ -41,6 +42,7 @@ pub struct Limits {
 pub struct Intake {
     pub input: usize,
     pub limits: Limits,
+    pub pool: Pool,
     pub jobs: SyncSender<Job>,
     pub slots: Slots,
     pub budget: Arc<Budget>,
@@ -64,7 +66,8 @@ impl Intake {
     /// Reads one source to its end.
     pub fn read(&self, bytes: &mut Bytes<'_>, name: &str) -> io::Result<()> {
         let mut reading = self.begin(name);
-        lines::read(bytes, self.limits, &|| self.is_running(), &mut |block, head| reading.hand_over(block, head))
+        let mut take = |block, head: &[u8]| reading.hand_over(block, head);
+        lines::read(bytes, self.limits, &self.pool, &|| self.is_running(), &mut take)
     }
 
     fn begin(&self, name: &str) -> Reading<'_> {

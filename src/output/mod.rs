@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::ack::{Acks, Receipt};
 use crate::config::Section;
 use crate::pipeline::Pipeline;
+use crate::pool::Buffer;
 use stream::Stream;
 
 /// The `[output]` section: which output, and with what.
@@ -138,7 +139,7 @@ impl Item {
 /// The deliverable events of one batch, in the order read.
 #[derive(Debug)]
 pub struct Parcel {
-    pub body: Vec<u8>,
+    pub body: Buffer,
     pub items: Vec<Item>,
     /// Names of the indices that the items go to.
     pub indices: Vec<Arc<str>>,

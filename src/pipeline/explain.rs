@@ -11,20 +11,23 @@ use crate::batch::{Batch, EventRef, Fate, Source, View};
 use crate::input::lines::{self, Bytes};
 use crate::json;
 use crate::output::Form;
+use crate::pool::Pool;
 
 /// Explains the events on standard input, read by the codec of input number `input`; a JSON line each.
 pub fn run(pipeline: &Pipeline, input: usize, metadata: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut packer = Packer::new(pipeline, Form::Rows);
     let mut records = Vec::new();
+    let mut batch = Batch::default();
     let mut failed = Ok(());
     let stdin = io::stdin();
     let mut take = |block, head: &[u8]| {
         let source = Arc::new(Source { name: "stdin".into(), head: head.into() });
-        let batch = pipeline.transform(input, block, source, &mut records);
+        pipeline.transform(input, block, source, &mut records, &mut batch);
         failed = explain(pipeline, &mut packer, &batch, metadata, out);
         failed.is_ok()
     };
-    lines::read(&mut Bytes::Descriptor(stdin.as_fd()), pipeline.limits(input), &|| true, &mut take)?;
+    let mut bytes = Bytes::Descriptor(stdin.as_fd());
+    lines::read(&mut bytes, pipeline.limits(input), &Pool::default(), &|| true, &mut take)?;
     failed
 }
 

@@ -69,37 +69,44 @@ impl Pipeline {
         Clock { now: self.now.unwrap_or_else(Time::now) }
     }
 
-    /// A block's events as they are to be stored: decoded, filtered, with their time or their fate.
-    pub fn transform(&self, input: usize, block: Block, source: Arc<Source>, records: &mut Vec<Record>) -> Batch {
-        let (input, clock) = (&self.inputs[input], self.clock());
+    /// A block's events as they are to be stored, in `batch`: decoded, filtered, with their time or their fate.
+    pub fn transform(
+        &self,
+        input: usize,
+        block: Block,
+        source: Arc<Source>,
+        records: &mut Vec<Record>,
+        batch: &mut Batch,
+    ) {
+        let clock = self.clock();
+        self.decode(&self.inputs[input], block, source, records, batch);
+        for step in &self.steps {
+            step.apply(batch, &clock);
+        }
+        self.stamp.apply(batch, &clock);
+    }
+
+    fn decode(&self, input: &Input, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
         records.clear();
         if let Some(length) = block.too_long {
             let record = Record { span: Span::new(0, block.bytes.len()), offset: block.offset };
-            let mut batch = Batch::new(block.bytes, source);
-            codec::push_too_long(&mut batch, record, length, input.line_bytes_max);
-            return batch;
+            batch.refill(block.bytes, source);
+            return codec::push_too_long(batch, record, length, input.line_bytes_max);
         }
         codec::cut_lines(&block.bytes, block.offset, records);
-        let mut batch = Batch::new(block.bytes, source);
+        batch.refill(block.bytes, source);
         let allowed = |r: &Record| r.span.len as usize <= input.line_bytes_max;
         if records.iter().all(allowed) {
-            input.codec.decode(&mut batch, records);
-        } else {
-            for run in records.chunk_by(|a, b| allowed(a) == allowed(b)) {
-                if allowed(&run[0]) {
-                    input.codec.decode(&mut batch, run);
-                    continue;
-                }
-                for long in run {
-                    let length = u64::from(long.span.len);
-                    codec::push_too_long(&mut batch, *long, length, input.line_bytes_max);
-                }
+            return input.codec.decode(batch, records);
+        }
+        for run in records.chunk_by(|a, b| allowed(a) == allowed(b)) {
+            if allowed(&run[0]) {
+                input.codec.decode(batch, run);
+                continue;
+            }
+            for long in run {
+                codec::push_too_long(batch, *long, u64::from(long.span.len), input.line_bytes_max);
             }
         }
-        for step in &self.steps {
-            step.apply(&mut batch, &clock);
-        }
-        self.stamp.apply(&mut batch, &clock);
-        batch
     }
 }

@@ -10,12 +10,13 @@ use crate::id;
 use crate::index::Names;
 use crate::json;
 use crate::output::{Form, Item};
+use crate::pool::{Buffer, Pool};
 use crate::time::Time;
 
 /// What became of a batch.
 #[derive(Default)]
 pub struct Packed {
-    pub body: Vec<u8>,
+    pub body: Buffer,
     pub items: Vec<Item>,
     pub indices: Vec<Arc<str>>,
     pub letters: Vec<Letter>,
@@ -41,12 +42,13 @@ pub struct Packer<'a> {
     id: Vec<u8>,
     scratch: id::Scratch,
     digests: id::Digests,
+    bodies: Pool,
 }
 
 impl<'a> Packer<'a> {
     pub fn new(pipeline: &'a Pipeline, form: Form) -> Packer<'a> {
         let (names, scratch, digests) = (Names::default(), id::Scratch::default(), id::Digests::default());
-        Packer { pipeline, form, names, heads: Vec::new(), id: Vec::new(), scratch, digests }
+        Packer { pipeline, form, names, heads: Vec::new(), id: Vec::new(), scratch, digests, bodies: Pool::default() }
     }
 
     /// Begins a batch: what is done for all its events at once.
@@ -56,7 +58,7 @@ impl<'a> Packer<'a> {
 
     pub fn pack(&mut self, batch: &Batch) -> Packed {
         self.begin(batch);
-        let mut packed = Packed::default();
+        let mut packed = Packed { body: self.bodies.take(), ..Packed::default() };
         // the source and as much again as an action line usually takes
         packed.body.reserve(batch.weight() + batch.len() * 96);
         packed.items.reserve(batch.len());

@@ -14,9 +14,11 @@ use std::thread;
 use super::pack::Packer;
 use super::{InputKind, Pipeline};
 use crate::ack::{self, Acks, LetterFile, Shared, Summary, Tally};
+use crate::batch::Batch;
 use crate::input::budget::Budget;
 use crate::input::{Intake, Job, stdin};
 use crate::output::{self, Form, Parcel, Phases};
+use crate::pool::{Buffer, Pool};
 
 /// Parcels that may wait for the output or be in the making.
 const SLOTS_MAX: usize = 8;
@@ -40,6 +42,7 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
     let (slots, parcels) = output::queue(SLOTS_MAX);
     let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
     let taken = Mutex::new(taken);
+    let pool = Pool::default();
     let budget = Budget::new(pipeline.tuning.bytes_in_flight_max);
     let errors = Mutex::new(Vec::new());
     let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
@@ -53,9 +56,9 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
         }
         drop(acks);
         for input in 0..pipeline.inputs.len() {
-            let (jobs, slots, budget) = (jobs.clone(), slots.clone(), budget.clone());
+            let (jobs, slots, budget, pool) = (jobs.clone(), slots.clone(), budget.clone(), pool.clone());
             let (shared, phases, limits) = (shared.clone(), phases.clone(), pipeline.limits(input));
-            let intake = Intake { input, limits, jobs, slots, budget, shared, phases };
+            let intake = Intake { input, limits, pool, jobs, slots, budget, shared, phases };
             let fail = &fail;
             scope.spawn(move || take_in(pipeline, &intake).unwrap_or_else(fail));
         }
@@ -75,16 +78,16 @@ fn take_in(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
 /// One worker: takes blocks as they come, whatever source they are of.
 fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: Acks) {
     let mut packer = Packer::new(pipeline, form);
-    let mut records = Vec::new();
+    let (mut records, mut batch) = (Vec::new(), Batch::default());
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { input, block, source, receipt, slot }) = job else { return };
         let name = source.name.clone();
-        let batch = pipeline.transform(input, block, source, &mut records);
+        pipeline.transform(input, block, source, &mut records, &mut batch);
         let packed = packer.pack(&batch);
         receipt.open(batch.len());
         let tally = Tally { events_in: batch.len() as u64, dropped: packed.dropped, ..Tally::default() };
-        drop(batch);
+        batch.refill(Buffer::default(), Arc::default());
         acks.finish(&receipt, tally, packed.letters);
         if !packed.items.is_empty() {
             let (body, items, indices) = (packed.body, packed.items, packed.indices);

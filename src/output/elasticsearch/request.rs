@@ -48,7 +48,7 @@ impl Loads {
     pub fn add(&mut self, parcel: Parcel) -> Vec<Unit> {
         let count = parcel.items.len();
         let load = Load {
-            body: Bytes::from(parcel.body),
+            body: Bytes::from_owner(parcel.body),
             items: parcel.items,
             indices: parcel.indices,
             source: parcel.source,
@@ -440,7 +440,7 @@ mod tests {
     /// A parcel of items `(index, id)`.
     fn parcel(action: Action, items: &[(&str, String)]) -> Parcel {
         let mut parcel = Parcel {
-            body: Vec::new(),
+            body: Vec::new().into(),
             items: Vec::new(),
             indices: Vec::new(),
             source: "test".into(),
