@@ -218,7 +218,7 @@ mod tests {
                 true
             };
             let mut bytes = Bytes::Stream(Box::new(Breaks(text.as_bytes())));
-            assert!(read(&mut bytes, limits, &|| true, &mut take).is_err());
+            assert!(read(&mut bytes, limits, &Pool::default(), &|| true, &mut take).is_err());
             assert_eq!(String::from_utf8(got).unwrap(), want);
         }
     }
