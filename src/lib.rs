@@ -28,9 +28,8 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`pool`] (buffers
-//! used again), [`regexp`] (Ruby's patterns). [`bench`] measures ids and the whole
-//! way.
+//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again).
+//! [`mod@bench`] measures ids and the whole way.
 //!
 //! # One word per thing
 //!

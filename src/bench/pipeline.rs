@@ -55,14 +55,19 @@ pub fn run(file: Option<&Path>, sets: &[String], input: &Path, rounds: usize) ->
         None => USUAL.as_bytes().to_vec(),
     };
     let state = std::env::temp_dir().join(format!("onceline-bench-{}", std::process::id()));
+    let read = |sets: Vec<String>| {
+        let options = Options { sets, once: true, state: Some(state.clone()), ..Options::default() };
+        let (plan, report) = read::read(path, &text, &options, &crate::config::process_env);
+        plan.ok_or_else(|| anyhow::anyhow!("{}", report.render(false)))
+    };
+    // as it stands, for its action; then with its input and output exchanged, whatever their keys were
+    let action = read(sets.to_vec())?.pipeline.output.action();
     let mut sets = sets.to_vec();
     sets.push("input.0.type=\"file\"".to_string());
     sets.push(format!("input.0.paths=[{}]", serde_json::Value::from(input.to_string_lossy())));
-    sets.push("output.type=\"elasticsearch\"".to_string());
-    sets.push(format!("output.hosts=[\"{}\"]", sink.url));
-    let options = Options { sets, once: true, state: Some(state.clone()), ..Options::default() };
-    let (plan, report) = read::read(path, &text, &options, &crate::config::process_env);
-    let Some(plan) = plan else { anyhow::bail!("{}", report.render(false)) };
+    let (action, url) = (action.as_str(), &sink.url);
+    sets.push(format!("output={{type=\"elasticsearch\",action=\"{action}\",hosts=[\"{url}\"]}}"));
+    let plan = read(sets)?;
     let lines = std::fs::read(input).with_context(|| format!("cannot read {}", input.display()))?;
     let measured = measure(&plan.pipeline, &lines, rounds);
     // dead letters of a measurement are nobody's; mostly there are none
@@ -215,7 +220,7 @@ impl Report {
     }
 }
 
-/// Writes `count` generated events to a file, for [`run`].
+/// Writes `count` generated events to a file, for [`run()`].
 pub fn generate(count: u64, path: &Path) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).with_context(failed)?);

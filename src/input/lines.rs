@@ -46,14 +46,11 @@ pub fn read(
         let pending = state.has_lines();
         let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending);
         state.note_head();
-        let filled = match filled {
-            Ok(filled) => filled,
-            Err(error) => {
-                // the lines before the damage are whole
-                state.hand_over_lines(false);
-                return Err(error);
-            }
-        };
+        if filled.is_err() {
+            // whole lines before a break, such as the end of a gzip cut short, are as good as any
+            state.hand_over_lines(false);
+        }
+        let filled = filled?;
         let done = matches!(filled, Filled::End);
         let full = state.buffer.len() >= limits.batch_bytes;
         let ripe = done || full || matches!(filled, Filled::Quiet);
@@ -213,5 +210,37 @@ fn ready(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
         Ok(count) => Ok(count > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives `text`, then an error.
+    struct Breaks<'a>(&'a [u8]);
+
+    impl Read for Breaks<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(into)? {
+                0 => Err(io::Error::other("cut short")),
+                read => Ok(read),
+            }
+        }
+    }
+
+    #[test]
+    fn whole_lines_before_a_break_are_handed_over() {
+        let limits = Limits { batch_bytes: 4096, line_bytes_max: 1024 };
+        for (text, want) in [("a\nb\nc", "a\nb\n"), ("a", ""), ("", "")] {
+            let mut got = Vec::new();
+            let mut take = |block: Block, _: &[u8]| {
+                got.extend_from_slice(&block.bytes);
+                true
+            };
+            let mut bytes = Bytes::Stream(Box::new(Breaks(text.as_bytes())));
+            assert!(read(&mut bytes, limits, &Pool::default(), &|| true, &mut take).is_err());
+            assert_eq!(String::from_utf8(got).unwrap(), want);
+        }
     }
 }

@@ -83,7 +83,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
         refuse_unstrict(&id, choice, strict);
     }
     let (choice, name, output) = (choice?, name?, output?);
-    refuse_index_parts(&index, &name, strict);
+    refuse_bad_name(&index, &name, bad_name);
     let state = options.state.clone().or(state).unwrap_or_else(|| default_state(path));
     let letters = letters.unwrap_or_else(|| state.join("dead-letters.ndjson"));
     let Choice { ids, definition, repeatable, source, raw, rule_assumed, keep, odds } = choice;
@@ -245,11 +245,11 @@ fn refuse_unstrict(id: &Section<'_>, choice: &Choice, strict: bool) {
     }
 }
 
-/// An index that depends on when an event arrives breaks the promise as well: nothing in a template does today, but
-/// a name that can never be legal is told at once.
-fn refuse_index_parts(index: &Section<'_>, name: &Template, _strict: bool) {
-    if name.is_constant()
-        && let Err(why) = crate::index::legal(name.as_str())
+/// What no event can make legal is told at once: the fixed parts of the name, with something plain for the rest.
+fn refuse_bad_name(index: &Section<'_>, name: &Template, bad_name: BadName) {
+    let filled = crate::index::pattern(name).replace('*', "0");
+    if let Err(why) = crate::index::legal(&filled)
+        && (bad_name == BadName::DeadLetter || name.is_constant())
     {
         index.fail_at("name", format!("no engine takes this index name: it {why}"), ());
     }
