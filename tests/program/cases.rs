@@ -89,10 +89,8 @@ fn check_midnight(onceline: &Onceline, prefix: &str, docs: &dyn Fn() -> Vec<Doc>
     let aside: Vec<_> = second.dead_letters.iter().map(|l| (l["event"]["key"].clone(), l["reason"].clone())).collect();
     assert_eq!(aside, [(json!("k12"), json!("too-new")), (json!("k13"), json!("too-old"))]);
     let docs = docs();
-    let got: BTreeMap<&str, &str> = docs
-        .iter()
-        .map(|doc| (doc.id.as_str(), doc.index.strip_prefix(prefix).expect("an index of ours")))
-        .collect();
+    let got: BTreeMap<&str, &str> =
+        docs.iter().map(|doc| (doc.id.as_str(), doc.index.strip_prefix(prefix).expect("an index of ours"))).collect();
     assert_eq!(json!(got), expected["index_of_key"]);
     assert_eq!(json!(docs.len()), expected["documents"]);
     for doc in &docs {
@@ -198,7 +196,9 @@ fn bulk(stub: &Stub) -> Onceline {
 fn bulk_case(server: &str) -> (Stub, Run) {
     let stub = Stub::new(&String::from_utf8(file(&format!("{BULK}/{server}"))).expect("text"));
     let run = bulk(&stub).run(&file(&format!("{BULK}/input.ndjson")));
-    assert!(stub.bulks().iter().flat_map(|bulk| bulk.ops.clone()).all(|op| op.name == "create" && op.index == "orders"));
+    assert!(
+        stub.bulks().iter().flat_map(|bulk| bulk.ops.clone()).all(|op| op.name == "create" && op.index == "orders")
+    );
     (stub, run.settled())
 }
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::rig::{Onceline, Run, Stub};
 use super::{folder, json, update};
 
-const EVENTS: &[u8] = b"{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":1}\n{\"@timestamp\":\"2026-03-01T10:00:01Z\",\"n\":2}\n";
+const EVENTS: &[u8] =
+    b"{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":1}\n{\"@timestamp\":\"2026-03-01T10:00:01Z\",\"n\":2}\n";
 const BAD: &[u8] = b"{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":1}\nno json\nbad \xff byte\n{\"n\":3}\n\n";
 
 fn pipeline(input: &str, output: &str) -> String {
@@ -107,8 +108,19 @@ fn the_summary_goes_to_standard_output_if_asked() {
     let run = onceline.call(&["run", &file, "--summary", "-", "--state", "state"], EVENTS);
     let summary = json(run.stdout.as_bytes());
     let names = [
-        "events_in", "created", "updated", "deleted", "duplicates", "stale", "dropped", "dead_lettered", "unsettled",
-        "retries", "requests", "bytes_out", "seconds",
+        "events_in",
+        "created",
+        "updated",
+        "deleted",
+        "duplicates",
+        "stale",
+        "dropped",
+        "dead_lettered",
+        "unsettled",
+        "retries",
+        "requests",
+        "bytes_out",
+        "seconds",
     ];
     assert!(names.iter().all(|name| summary[name].is_number()), "{summary}");
     assert_eq!(summary["created"], 2);
@@ -124,7 +136,8 @@ fn several_pipelines_run_at_once() {
     let other = pipeline("type = \"file\"\npaths = [\"in.log\"]", "type = \"sqlite\"\npath = \"other.sqlite\"");
     std::fs::write(onceline.path("other.toml"), other).expect("write a pipeline");
     std::fs::write(onceline.path("in.log"), BAD).expect("write the input");
-    let run = onceline.call(&["run", "--once", "pipeline.toml", "other.toml", "--summary", "-", "--state", "s"], EVENTS);
+    let run =
+        onceline.call(&["run", "--once", "pipeline.toml", "other.toml", "--summary", "-", "--state", "s"], EVENTS);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     let summary = json(run.stdout.as_bytes());
     let count = |of: &Value| (of["events_in"].as_u64(), of["created"].as_u64(), of["dead_lettered"].as_u64());
@@ -384,7 +397,8 @@ fn secrets_are_never_shown() {
 #[test]
 fn check_says_what_is_committed() {
     let folder = folder().join("golden/check");
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).expect("the folder").map(|e| e.expect("an entry").path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(&folder).expect("the folder").map(|e| e.expect("an entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
     paths.sort();
     assert!(paths.len() >= 6);

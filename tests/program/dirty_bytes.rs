@@ -208,7 +208,9 @@ fn small_case() -> Vec<u8> {
     let end = long + input[long..].iter().position(|byte| *byte != b'A').expect("its end");
     let mut small = [&input[..long + 20], &input[end..]].concat();
     small.push(b'\n');
-    for (length, line_end) in [(1023, "\r\n"), (1024, "\r\n"), (1024, "\n"), (1025, "\n"), (1025, "\r\n"), (3000, "\r\n")] {
+    for (length, line_end) in
+        [(1023, "\r\n"), (1024, "\r\n"), (1024, "\n"), (1025, "\n"), (1025, "\r\n"), (3000, "\r\n")]
+    {
         small.extend_from_slice(format!("{{\"n\":\"{}\"}}{line_end}", "x".repeat(length - 8)).as_bytes());
     }
     small.extend_from_slice(format!("\u{feff}{{\"n\":\"{}\"}}\r\n", "y".repeat(1024 - 8)).as_bytes());
@@ -250,7 +252,8 @@ fn a_source_that_pauses_anywhere_changes_nothing() {
             writer.write_all(&rest[at..]).expect("write the rest");
         });
         let limits = Limits { batch_bytes: 1 << 20, line_bytes_max: 1024 };
-        let got = fates(&pipeline, &mut Bytes::Descriptor(reader.as_fd()), limits, || taken.send(()).unwrap_or_default());
+        let got =
+            fates(&pipeline, &mut Bytes::Descriptor(reader.as_fd()), limits, || taken.send(()).unwrap_or_default());
         feeder.join().expect("the feeder");
         assert_eq!(got, want, "pause at {at}");
     }
@@ -271,8 +274,9 @@ fn lines_of_all_kinds() -> impl Strategy<Value = Vec<u8>> {
         any::<f64>().prop_map(|number| number.to_string()),
     ];
     let key = prop::sample::select(vec!["@timestamp", "@metadata", "tags", "message", "a", "a", "b", "", "[a][b]"]);
-    let object = prop::collection::vec((key, value), 0..5)
-        .prop_map(|pairs| format!("{{{}}}", pairs.iter().map(|(k, v)| format!("\"{k}\":{v}")).collect::<Vec<_>>().join(",")));
+    let object = prop::collection::vec((key, value), 0..5).prop_map(|pairs| {
+        format!("{{{}}}", pairs.iter().map(|(k, v)| format!("\"{k}\":{v}")).collect::<Vec<_>>().join(","))
+    });
     let line = prop_oneof![
         4 => object.clone().prop_map(String::into_bytes),
         1 => prop::collection::vec(object.clone(), 0..3).prop_map(|all| format!("[{}]", all.join(",")).into_bytes()),
@@ -285,9 +289,8 @@ fn lines_of_all_kinds() -> impl Strategy<Value = Vec<u8>> {
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ];
     let end = prop::sample::select(vec!["\n", "\r\n", "\n\n", "\n\u{feff}"]);
-    prop::collection::vec((line, end), 0..12).prop_map(|lines| {
-        lines.iter().flat_map(|(line, end)| [line.as_slice(), end.as_bytes()].concat()).collect()
-    })
+    prop::collection::vec((line, end), 0..12)
+        .prop_map(|lines| lines.iter().flat_map(|(line, end)| [line.as_slice(), end.as_bytes()].concat()).collect())
 }
 
 const FILTERS: &str = r#"

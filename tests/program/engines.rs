@@ -144,7 +144,10 @@ fn events_that_do_not_fit_the_mapping_are_dead_letters() {
         for letter in &run.dead_letters {
             assert_eq!((&letter["reason"], &letter["status"]), (&json!("rejected"), &json!(400)));
             assert!(letter["event"]["n"].as_str().is_some_and(|n| n.starts_with("no number")), "{letter}");
-            assert!(letter["error"]["type"].as_str().is_some_and(|kind| kind.ends_with("parsing_exception")), "{letter}");
+            assert!(
+                letter["error"]["type"].as_str().is_some_and(|kind| kind.ends_with("parsing_exception")),
+                "{letter}"
+            );
             assert!(letter["id"].is_string() && letter["index"].is_string() && letter["action"] == "index");
         }
     }

@@ -88,10 +88,13 @@ impl Folder {
             let run = self.onceline.run(&self.input).settled();
             let delivered: Vec<_> = lines.iter().filter(|line| line["outcome"] == "deliver").collect();
             assert_eq!(run.counts(["created", "duplicates"]), [delivered.len() as u64, 0], "{}", self.name);
-            let mut want: Vec<_> = delivered.iter().map(|line| (text(&line["index"]), line["event"].to_string())).collect();
+            let mut want: Vec<_> =
+                delivered.iter().map(|line| (text(&line["index"]), line["event"].to_string())).collect();
             want = std::iter::repeat_n(want, number).flatten().collect();
             let rows = self.onceline.rows("out.sqlite");
-            assert!(rows.iter().all(|row| self.random.as_ref().is_some_and(|r| r.is_match(&row.id)) && row.version == 1));
+            assert!(
+                rows.iter().all(|row| self.random.as_ref().is_some_and(|r| r.is_match(&row.id)) && row.version == 1)
+            );
             let mut got: Vec<_> = rows.into_iter().map(|row| (row.index, row.source.to_string())).collect();
             want.sort();
             got.sort();
