@@ -1,123 +1,11 @@
-//! The reader of pipeline files against a small pipeline of its own: golden reports, and texts made to break it.
-//! `UPDATE=1` rewrites the reports.
+//! Wrong pipeline files: golden reports of the real reader, and texts made to break it. `UPDATE=1` rewrites the
+//! reports.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use onceline::config::{self, Fault, Help, Origin, Report, Section};
+use onceline::config::{Origin, Report};
+use onceline::pipeline::read::{self, Options};
 use proptest::prelude::*;
-
-/// A component of each shape. What it reads is of no use; that it reads all is the point.
-fn read(root: &Section<'_>) -> Option<()> {
-    let inputs = each(root.tables("input").required(), input);
-    let filters = each(root.tables("filter").optional(), filter);
-    let id = id(&root.table_or_empty("id"), root);
-    let time = root.table_or_empty("time");
-    time.one_of("missing", &[("dead-letter", 0), ("now", 1)]).or(0);
-    time.duration("future", Duration::from_secs(1)..=Duration::from_secs(86_400 * 365)).optional();
-    let output = output(&root.table("output").required()?);
-    inputs.and(filters)?;
-    id.and(output)
-}
-
-fn each(tables: Option<Vec<Section<'_>>>, read: impl Fn(&Section<'_>) -> Option<()>) -> Option<()> {
-    let read_whole = |table: Section<'_>| {
-        let read = read(&table);
-        table.finish();
-        read
-    };
-    tables.unwrap_or_default().into_iter().map(read_whole).collect::<Vec<_>>().into_iter().collect()
-}
-
-fn input(t: &Section<'_>) -> Option<()> {
-    let kind = t.one_of("type", &[("stdin", 0), ("file", 1)]).required();
-    match kind {
-        Some(0) => {}
-        Some(_) => drop(t.texts("paths").required()),
-        None => t.skip_rest(),
-    }
-    t.bytes("line_bytes_max", 16..=1 << 30).or(1 << 20);
-    let codec = t.component("codec").optional();
-    codec.iter().for_each(codec_options);
-    kind.map(drop)
-}
-
-fn codec_options(t: &Section<'_>) {
-    match t.one_of("type", &[("plain", 0), ("json", 1)]).required() {
-        Some(0) => drop(t.text("charset").optional()),
-        Some(_) => drop(t.one_of("on_error", &[("dead-letter", ()), ("tag", ())]).optional()),
-        None => t.skip_rest(),
-    }
-}
-
-fn filter(t: &Section<'_>) -> Option<()> {
-    t.parsed("when", condition).optional();
-    t.pairs("add_field").optional();
-    t.parsed_each("remove_field", field).optional();
-    match t.one_of("type", &[("date", 0), ("mutate", 1)]).required() {
-        Some(0) => {
-            t.texts("match").required();
-            t.text("target").optional();
-        }
-        Some(_) => {
-            for entry in t.entries("rename").or_default() {
-                entry.parsed_key(field);
-                entry.value.parsed(field);
-            }
-        }
-        None => t.skip_rest(),
-    }
-    Some(())
-}
-
-fn id(t: &Section<'_>, root: &Section<'_>) -> Option<()> {
-    let scheme = t.one_of("scheme", &[("auto", 0), ("uuid", 1), ("hash", 2), ("time-hash", 3)]).required();
-    t.texts("source").optional();
-    t.secret("key").optional();
-    t.integer("digest_bits", 64..=512).or(96_u16);
-    let index = root.table_or_empty("index");
-    index.text("name").required();
-    if scheme == Some(0) && index.bool("strict").or(true) {
-        let help = Help::allowed(["uuid", "hash", "time-hash"]).note("or set `strict = false` in `[index]`");
-        t.fail_at("scheme", "ids of the engine's own cannot deduplicate", help);
-    }
-    index.bool("strict").optional();
-    Some(())
-}
-
-fn output(t: &Section<'_>) -> Option<()> {
-    let kind = t.one_of("type", &[("sqlite", 0), ("elasticsearch", 1)]).required();
-    match kind {
-        Some(0) => t.path("path").required().map(drop),
-        Some(_) => {
-            t.integer("in_flight", 1..).or(4_u64);
-            t.float("jitter", 0.0..=1.0).or(0.5);
-            t.texts("hosts").required();
-            t.item("template").optional().and_then(|item| item.json());
-            let tls = t.table("tls").optional();
-            tls.and_then(|tls| tls.path("ca").required()).map(drop)
-        }
-        None => {
-            t.skip_rest();
-            None
-        }
-    }
-}
-
-fn field(text: &str) -> Result<String, String> {
-    if text.contains('[') == text.contains(']') {
-        Ok(text.to_owned())
-    } else {
-        Err("a bracket without its pair".to_owned())
-    }
-}
-
-fn condition(text: &str) -> Result<(), Fault> {
-    match text.find("=>") {
-        Some(at) => Err(Fault::new("no such operator").at(at..at + 2).help(Help::allowed(["==", "!=", ">="]))),
-        None => Ok(()),
-    }
-}
 
 fn env(name: &str) -> Option<String> {
     match name {
@@ -129,8 +17,10 @@ fn env(name: &str) -> Option<String> {
 }
 
 fn report(name: &str, text: &[u8], sets: &[String]) -> Report {
-    let (read, report) = config::read(name, text, sets, &env, read);
-    assert_eq!(read.is_some(), !report.has_errors());
+    let state = Some(PathBuf::from("state"));
+    let options = Options { sets: sets.to_vec(), once: true, state, ..Options::default() };
+    let (plan, report) = read::read(Path::new(name), text, &options, &env);
+    assert_eq!(plan.is_some(), !report.has_errors(), "{}", report.render(false));
     for problem in report.problems() {
         let length = match problem.place.origin {
             Origin::File => String::from_utf8_lossy(text).len(),

@@ -30,8 +30,17 @@ pub struct Block {
     pub bytes: Buffer,
     /// Where the block begins in its source.
     pub offset: u64,
-    /// The block is the beginning of one line of this length, which is longer than allowed.
-    pub too_long: Option<u64>,
+    /// The block is the beginning of one line that is longer than allowed.
+    pub too_long: Option<TooLong>,
+}
+
+/// How long a line is that is too long.
+#[derive(Clone, Copy, Debug)]
+pub struct TooLong {
+    /// Without its end.
+    pub bytes: u64,
+    /// With its end: how far the source was read.
+    pub covered: u64,
 }
 
 /// Cuts whole lines out of `bytes`, which begin at `offset` of their source. A line ends with LF or CR LF; neither
@@ -60,10 +69,11 @@ fn record(bytes: &[u8], from: usize, end: usize, offset: u64) -> Record {
     Record { span: Span::new(start, line.len()), offset: offset + from as u64 }
 }
 
-/// The event of a line that is longer than allowed: set aside with what was kept of it.
+/// The event of a record that is longer than allowed: set aside with as much of it as is allowed.
 pub fn push_too_long(batch: &mut Batch, record: Record, length: u64, line_bytes_max: usize) {
+    let kept = Span::new(record.span.start as usize, line_bytes_max.min(record.span.len as usize));
     let detail = format!("a line of {length} bytes is longer than line_bytes_max ({line_bytes_max})");
-    batch.push(record.span, record.offset).end(dead(Reason::TooLarge, detail));
+    batch.push(kept, record.offset).end(dead(Reason::TooLarge, detail));
 }
 
 #[cfg(test)]

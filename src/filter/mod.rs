@@ -43,18 +43,19 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 
 /// Every filter there is, by its name in pipeline files.
 pub const KINDS: &[(&str, Read)] = &[
-    ("date", |t| boxed(t, date::Config::read(t).map(date::Date::build))),
-    ("drop", |t| boxed(t, drop::Config::read(t).map(drop::Drop::build))),
-    ("fingerprint", |t| boxed(t, Some(fingerprint::build(fingerprint::Config::read(t))))),
-    ("json", |t| boxed(t, json::Config::read(t).map(json::Json::build))),
-    ("mutate", |t| boxed(t, mutate::Config::read(t).map(mutate::Mutate::build))),
+    ("date", |t| boxed(t, "match", date::Config::read(t).map(date::Date::build))),
+    ("drop", |t| boxed(t, "percentage", drop::Config::read(t).map(drop::Drop::build))),
+    ("fingerprint", |t| boxed(t, "type", Some(fingerprint::build(fingerprint::Config::read(t))))),
+    ("json", |t| boxed(t, "source", json::Config::read(t).map(json::Json::build))),
+    ("mutate", |t| boxed(t, "type", mutate::Config::read(t).map(mutate::Mutate::build))),
 ];
 
-fn boxed<F: Filter + 'static>(t: &Section<'_>, built: Option<Result<F, String>>) -> Option<Box<dyn Filter>> {
+/// What cannot be built is shown at `key`.
+fn boxed<F: Filter + 'static>(t: &Section<'_>, key: &str, built: Option<Result<F, String>>) -> Option<Box<dyn Filter>> {
     match built? {
         Ok(filter) => Some(Box::new(filter)),
         Err(message) => {
-            t.fail_place(&t.head(), message, Help::default());
+            t.fail_at(key, message, Help::default());
             None
         }
     }

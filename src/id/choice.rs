@@ -172,6 +172,11 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
     });
     let rule = rule.optional();
     let keep = t.one_of("repeats", &[("merge", false), ("keep", true)]).or(false);
+    let serialization = rule.unwrap_or(Serialization::V1);
+    let content = Content::new(source.clone(), serialization, keep);
+    if let Err(why) = &content {
+        t.fail_at("source", why.as_str(), "leave `source` out to hash the event's raw bytes");
+    }
     let scheme = scheme?;
     let Some(method) = method? else {
         let unused = ["key", "source", "serialization", "repeats"].into_iter().find(|key| t.has(key));
@@ -189,18 +194,10 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
         }
     };
     let fields = source.clone().unwrap_or_default();
-    let serialization = rule.unwrap_or(Serialization::V1);
-    let content = match Content::new(source.clone(), serialization, keep) {
-        Ok(content) => content,
-        Err(why) => {
-            t.fail_at("source", why, "leave `source` out to hash the event's raw bytes");
-            return None;
-        }
-    };
     let odds = super::odds::warning(scheme.as_ref(), rate, events_in_index);
     let line = definition(scheme.as_ref(), serialization.name(), key.as_ref().map(|k| k.reveal().as_bytes()), keep);
     Some(Choice {
-        ids: Ids::Made(Box::new(Recipe { scheme, hashed: Some((content, digest)) })),
+        ids: Ids::Made(Box::new(Recipe { scheme, hashed: Some((content.ok()?, digest)) })),
         definition: line,
         repeatable: true,
         raw: source.is_none(),

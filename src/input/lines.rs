@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Limits;
 use crate::batch::HEAD;
-use crate::codec::Block;
+use crate::codec::{Block, TooLong};
 use crate::pool::{Buffer, Pool};
 
 /// How long whole lines wait for more before they are handed over in a block that is not full.
@@ -61,6 +61,16 @@ pub fn read(
     Ok(())
 }
 
+#[derive(Clone, Copy, Default)]
+struct Skipped {
+    bytes: u64,
+    ends_with_cr: bool,
+}
+
+/// A line that is longer than allowed by more than this is too long whatever it begins and ends with: a byte order
+/// mark and a CR are no part of the record.
+const MARGIN: usize = 4;
+
 struct State<'a, 'b> {
     limits: Limits,
     take: &'a mut Take<'b>,
@@ -71,8 +81,8 @@ struct State<'a, 'b> {
     head: Vec<u8>,
     /// Bytes of the buffer known to hold no line feed.
     searched: usize,
-    /// Bytes passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
-    skipped: Option<u64>,
+    /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
+    skipped: Option<Skipped>,
 }
 
 impl<'a, 'b> State<'a, 'b> {
@@ -86,10 +96,12 @@ impl<'a, 'b> State<'a, 'b> {
         memchr::memchr(b'\n', &self.buffer).is_some()
     }
 
+    /// Keeps the first bytes of the source, in however many blocks they are handed over.
     fn note_head(&mut self) {
-        if self.head.len() < HEAD && self.offset == 0 && self.skipped.is_none() {
-            self.head.clear();
-            self.head.extend_from_slice(&self.buffer[..self.buffer.len().min(HEAD)]);
+        let Some(from) = (self.head.len() as u64).checked_sub(self.offset) else { return };
+        if self.head.len() < HEAD && self.skipped.is_none() {
+            let more = self.buffer.get(from as usize..).unwrap_or_default();
+            self.head.extend_from_slice(&more[..more.len().min(HEAD - self.head.len())]);
         }
     }
 
@@ -107,24 +119,30 @@ impl<'a, 'b> State<'a, 'b> {
             return self.hand_over(cut, None);
         }
         self.searched = self.buffer.len();
-        if self.buffer.len() > self.limits.line_bytes_max {
-            self.skipped = Some(0);
-            self.skip_from(self.limits.line_bytes_max);
+        if self.buffer.len() > self.kept_bytes() {
+            self.skipped = Some(Skipped::default());
+            self.skip_from(self.kept_bytes());
         }
         true
     }
 
+    /// How much is kept of a line that is too long.
+    fn kept_bytes(&self) -> usize {
+        self.limits.line_bytes_max + MARGIN
+    }
+
     /// Forgets what stands at `from` and behind.
     fn skip_from(&mut self, from: usize) {
-        if let Some(skipped) = &mut self.skipped {
-            *skipped += (self.buffer.len() - from) as u64;
+        if let (Some(skipped), [.., last]) = (&mut self.skipped, &self.buffer[from..]) {
+            skipped.bytes += (self.buffer.len() - from) as u64;
+            skipped.ends_with_cr = *last == b'\r';
         }
         self.buffer.truncate(from);
     }
 
     /// Looks for the end of a line that is too long; true once it was found and the line handed over.
     fn end_long_line(&mut self, end: bool) -> bool {
-        let kept = self.limits.line_bytes_max;
+        let kept = self.kept_bytes();
         let found = memchr::memchr(b'\n', &self.buffer[kept..]);
         if found.is_none() && !end {
             self.skip_from(kept);
@@ -132,15 +150,18 @@ impl<'a, 'b> State<'a, 'b> {
         }
         let rest = self.buffer.split_off(kept);
         let (line_end, consumed) = found.map_or((rest.len(), rest.len()), |at| (at, at + 1));
-        let length = kept as u64 + self.skipped.take().unwrap_or(0) + line_end as u64;
-        self.hand_over(kept, Some(length));
-        self.offset += length - kept as u64 + (consumed - line_end) as u64;
+        let skipped = self.skipped.take().unwrap_or_default();
+        let ends_with_cr = rest[..line_end].last().map_or(skipped.ends_with_cr, |last| *last == b'\r');
+        let line = kept as u64 + skipped.bytes + line_end as u64;
+        let covered = line + (consumed - line_end) as u64;
+        self.hand_over(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
+        self.offset += covered - kept as u64;
         self.buffer.extend_from_slice(&rest[consumed..]);
         self.searched = 0;
         true
     }
 
-    fn hand_over(&mut self, cut: usize, too_long: Option<u64>) -> bool {
+    fn hand_over(&mut self, cut: usize, too_long: Option<TooLong>) -> bool {
         let mut next = self.pool.take();
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);

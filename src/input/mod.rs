@@ -85,7 +85,7 @@ impl Reading<'_> {
         }
         let permit = self.intake.budget.take(block.bytes.len());
         let Some(slot) = self.intake.slots.take() else { return false };
-        let covered = block.offset..block.offset + block.too_long.unwrap_or(block.bytes.len() as u64);
+        let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
         self.intake.shared.lock().1.open(self.partition, self.number, covered);
         let receipt = Receipt::new(self.partition, self.number, Some(permit));
         self.number += 1;

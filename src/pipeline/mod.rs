@@ -10,7 +10,7 @@ pub mod run;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::batch::{Batch, Source, Span};
+use crate::batch::{Batch, Source};
 use crate::codec::{self, Block, Codec, Record};
 use crate::filter::{Clock, Step};
 use crate::id::Ids;
@@ -88,13 +88,12 @@ impl Pipeline {
 
     fn decode(&self, input: &Input, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
         records.clear();
-        if let Some(length) = block.too_long {
-            let record = Record { span: Span::new(0, block.bytes.len()), offset: block.offset };
-            batch.refill(block.bytes, source);
-            return codec::push_too_long(batch, record, length, input.line_bytes_max);
-        }
         codec::cut_lines(&block.bytes, block.offset, records);
         batch.refill(block.bytes, source);
+        if let (Some(line), [record]) = (block.too_long, records.as_slice()) {
+            let length = line.bytes - u64::from(record.span.start);
+            return codec::push_too_long(batch, *record, length, input.line_bytes_max);
+        }
         let allowed = |r: &Record| r.span.len as usize <= input.line_bytes_max;
         if records.iter().all(allowed) {
             return input.codec.decode(batch, records);

@@ -67,7 +67,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
     let (rate, size) = (crate::id::odds::EVENTS_PER_SECOND_ASSUMED, crate::id::odds::EVENTS_IN_INDEX_ASSUMED);
     let rate = id.float("events_per_second", 0.001..=1e9).or(rate);
     let choice = Choice::read(&id, rate, size / crate::id::odds::EVENTS_PER_SECOND_ASSUMED * rate);
-    let stamp = stamp(&root.table_or_empty("time"));
+    let stamp = stamp(root.table_or_empty("time"));
     let index = root.table_or_empty("index");
     let name = index.parsed("name", Template::parse).required();
     let strict = index.bool("strict").or(true);
@@ -76,14 +76,19 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
     let retention = index.duration("retention", Duration::from_secs(3600)..).optional();
     let out = root.table_or_empty("output");
     let output = output::Config::read(&out);
-    let letters = root.table_or_empty("dead_letter").path("path").optional();
-    let state = root.table_or_empty("state").path("path").optional();
-    let tuning = tuning(&root.table_or_empty("tuning"));
+    out.finish();
+    let letters = lone_path(root, "dead_letter");
+    let state = lone_path(root, "state");
+    let tuning = tuning(root.table_or_empty("tuning"));
     if let Some(choice) = &choice {
         refuse_unstrict(&id, choice, strict);
     }
+    if let Some(name) = &name {
+        refuse_bad_name(&index, name, bad_name);
+    }
+    id.finish();
+    index.finish();
     let (choice, name, output) = (choice?, name?, output?);
-    refuse_bad_name(&index, &name, bad_name);
     let state = options.state.clone().or(state).unwrap_or_else(|| default_state(path));
     let letters = letters.unwrap_or_else(|| state.join("dead-letters.ndjson"));
     let Choice { ids, definition, repeatable, source, raw, rule_assumed, keep, odds } = choice;
@@ -212,22 +217,33 @@ fn steps(root: &Section<'_>) -> Option<Vec<Step>> {
     steps.into_iter().collect()
 }
 
-fn stamp(t: &Section<'_>) -> Stamp {
+fn stamp(t: Section<'_>) -> Stamp {
     let missing = [("dead-letter", Missing::DeadLetter), ("now", Missing::Now)];
     let missing = t.one_of("missing", &missing).or(Missing::DeadLetter);
     let past = t.duration("past", Duration::ZERO..).optional();
     let future = t.duration("future", Duration::ZERO..).or(Duration::from_secs(86_400));
+    t.finish();
     let secs = |d: Duration| i64::try_from(d.as_secs()).unwrap_or(i64::MAX);
     Stamp { missing, past_secs: past.map(secs), future_secs: Some(secs(future)) }
 }
 
-fn tuning(t: &Section<'_>) -> Tuning {
+/// A section of which `path` is the only key.
+fn lone_path(root: &Section<'_>, section: &'static str) -> Option<PathBuf> {
+    let t = root.table_or_empty(section);
+    let path = t.path("path").optional();
+    t.finish();
+    path
+}
+
+fn tuning(t: Section<'_>) -> Tuning {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Tuning {
+    let tuning = Tuning {
         workers: t.integer("workers", 1..=256).or(cores),
         batch_bytes: t.bytes("batch_bytes", 4096..=64 << 20).or(1 << 20) as usize,
         bytes_in_flight_max: t.bytes("bytes_in_flight_max", 1 << 20..=1 << 36).or(64 << 20) as usize,
-    }
+    };
+    t.finish();
+    tuning
 }
 
 /// Ids that a second reading does not find again are no promise of no duplicates.

@@ -2,13 +2,16 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use super::Doc;
 
 pub struct Onceline {
     dir: TempDir,
@@ -92,22 +95,85 @@ impl Onceline {
     }
 
     pub fn start(&self, stdin: &[u8]) -> Running<'_> {
+        let bytes = stdin.to_vec();
+        // A program that ends early leaves a broken pipe; the test sees that in its status.
+        self.start_fed(move |mut pipe| drop(pipe.write_all(&bytes)))
+    }
+
+    /// Starts with a standard input that `feed` writes.
+    pub fn start_fed(&self, feed: impl FnOnce(ChildStdin) + Send + 'static) -> Running<'_> {
+        self.spawn(self.usual(&self.command), feed)
+    }
+
+    /// `onceline explain` with the pipeline and the arguments of this one: the lines.
+    pub fn explain(&self, stdin: &[u8]) -> Vec<Value> {
+        let lines = self.explain_text(stdin);
+        lines.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+    }
+
+    pub fn explain_text(&self, stdin: &[u8]) -> String {
+        let bytes = stdin.to_vec();
+        let run = self.spawn(self.usual("explain"), move |mut pipe| drop(pipe.write_all(&bytes))).wait();
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        run.stdout
+    }
+
+    /// The program with these arguments alone, in this folder.
+    pub fn call(&self, args: &[&str], stdin: &[u8]) -> Run {
+        let mut command = self.program();
+        command.args(args);
+        let bytes = stdin.to_vec();
+        self.spawn(command, move |mut pipe| drop(pipe.write_all(&bytes))).wait()
+    }
+
+    /// All rows of an SQLite file in this folder, ordered by table and id.
+    pub fn rows(&self, file: &str) -> Vec<Doc> {
+        let path = self.path(file);
+        if !path.exists() {
+            return Vec::new();
+        }
+        let connection = Connection::open(path).expect("a database");
+        let mut tables = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");
+        let tables = tables.as_mut().expect("tables").query_map([], |row| row.get(0)).expect("tables");
+        let mut docs = Vec::new();
+        for table in tables.map(|name| name.expect("a name")).collect::<Vec<String>>() {
+            let text = format!("SELECT _id, _version, _source FROM \"{table}\" ORDER BY _id");
+            let mut rows = connection.prepare(&text).expect("the columns that were promised");
+            let rows = rows.query_map([], |row| {
+                let source: String = row.get(2)?;
+                let source = serde_json::from_str(&source).expect("a source that is JSON");
+                Ok(Doc { index: table.clone(), id: row.get(0)?, version: row.get(1)?, source })
+            });
+            docs.extend(rows.expect("rows").map(|row| row.expect("a row")));
+        }
+        docs
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onceline"));
+        command.current_dir(self.dir.path()).envs(self.envs.iter().map(|(key, value)| (key, value)));
+        command
+    }
+
+    fn usual(&self, name: &str) -> Command {
+        let mut command = self.program();
+        command.arg(name).arg(self.path("pipeline.toml")).arg("--state").arg(self.path("state"));
+        if name == "run" {
+            command.arg("--summary").arg(self.path("summary.json"));
+        }
+        command.args(&self.args);
+        command
+    }
+
+    fn spawn(&self, mut command: Command, feed: impl FnOnce(ChildStdin) + Send + 'static) -> Running<'_> {
         // A run that is killed must not show the summary of the one before.
         let _ = std::fs::remove_file(self.path("summary.json"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_onceline"));
-        command.arg(&self.command).arg(self.path("pipeline.toml")).current_dir(self.dir.path());
-        if self.command == "run" {
-            command.arg("--state").arg(self.path("state")).arg("--summary").arg(self.path("summary.json"));
-        }
-        command.args(&self.args).envs(self.envs.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start onceline");
-        let mut pipe = child.stdin.take().expect("a pipe to standard input");
-        let bytes = stdin.to_vec();
+        let pipe = child.stdin.take().expect("a pipe to standard input");
         Running {
             onceline: self,
-            // A program that ends early leaves a broken pipe; the test sees that in its status.
-            stdin: std::thread::spawn(move || drop(pipe.write_all(&bytes))),
+            stdin: std::thread::spawn(move || feed(pipe)),
             stdout: read_all(child.stdout.take()),
             stderr: read_all(child.stderr.take()),
             child,
@@ -159,6 +225,28 @@ impl Onceline {
 }
 
 impl Run {
+    /// Panics unless all ended well and the counts add up, which is all that every run must show.
+    pub fn settled(self) -> Run {
+        assert_eq!(self.status, Some(0), "{}", self.stderr);
+        self.adds_up()
+    }
+
+    /// The promise of the summary.
+    pub fn adds_up(self) -> Run {
+        let fates = ["created", "updated", "deleted", "duplicates", "stale", "dropped", "dead_lettered", "unsettled"];
+        let sum: u64 = fates.iter().map(|key| self.count(key)).sum();
+        assert_eq!(self.count("events_in"), sum, "{}", self.summary);
+        if self.status == Some(0) {
+            assert_eq!(self.count("unsettled"), 0, "{}", self.summary);
+        }
+        self
+    }
+
+    /// Several numbers of the summary.
+    pub fn counts<const N: usize>(&self, keys: [&str; N]) -> [u64; N] {
+        keys.map(|key| self.count(key))
+    }
+
     /// A number of the summary.
     pub fn count(&self, key: &str) -> u64 {
         self.summary[key].as_u64().unwrap_or_else(|| panic!("no {key} in the summary: {self:#?}"))

@@ -25,6 +25,7 @@ pub struct Stub {
 struct State {
     script: Vec<Value>,
     then: Option<u16>,
+    authorization: Option<String>,
     bulks: Vec<Bulk>,
     others: Vec<(String, String)>,
     docs: BTreeMap<(String, String), Value>,
@@ -91,6 +92,12 @@ impl Stub {
     /// After the script, each item gets this status instead of an honest one.
     pub fn then(self, status: u16) -> Stub {
         self.lock().then = Some(status);
+        self
+    }
+
+    /// Bulk requests with another `authorization` are refused by 401, whatever the script says.
+    pub fn wants(self, authorization: &str) -> Stub {
+        self.lock().authorization = Some(authorization.to_owned());
         self
     }
 
@@ -186,6 +193,10 @@ fn bulk(request: &Request, state: &Mutex<State>) -> io::Result<Option<Answer>> {
         return Ok(Some(answer(400, &failure("illegal_argument_exception", "malformed bulk body", 400))));
     };
     state.bulks.push(Bulk { path: request.path.clone(), headers: request.headers.clone(), ops: ops.clone(), body });
+    let given = header(&request.headers, "authorization");
+    if state.authorization.as_deref().is_some_and(|wanted| given != Some(wanted)) {
+        return Ok(Some(whole(401, &Value::Null)));
+    }
     let line = line.unwrap_or_else(|| json!({"then": true}));
     for id in line["preload"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         // The script does not say where: in the index that the request has for this id.

@@ -33,7 +33,6 @@ impl Config {
         let compressions = [("none", Compression::None), ("gzip", Compression::Gzip)];
         let bytes = t.bytes("bulk_bytes_max", 1..=BULK_BYTES_MAX).or(default.bulk_bytes_max as u64);
         Some(Config {
-            hosts: hosts?,
             action,
             credentials,
             renew,
@@ -46,6 +45,8 @@ impl Config {
             retry_wait_max: wait_max,
             item_retries_max: t.integer("item_retries_max", 0..=10_000).or(default.item_retries_max),
             compression: t.one_of("compression", &compressions).or(default.compression),
+            // last, so that every key was asked for
+            hosts: hosts?,
             template: template?,
             ..default
         })
@@ -56,7 +57,7 @@ fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
     if !t.has("hosts") {
         return Some(default.to_vec());
     }
-    let read = t.items("hosts").optional()?.into_iter().map(|item| {
+    let read = t.items("hosts").optional()?.into_iter().map(|item| -> Option<String> {
         let text = item.text()?;
         // user info: no message may show it
         let text = if text.contains('@') { item.secret()?.reveal().to_string() } else { text };
@@ -65,7 +66,8 @@ fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
             Err(why) => item.fail(why, "wanted: a URL, as in \"http://127.0.0.1:9200\""),
         }
     });
-    read.collect()
+    // all of them are looked at, whatever is wrong with the first
+    read.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Who we are, and how to find it out again where it is kept in a file.

@@ -1,0 +1,428 @@
+//! The command line: exit status, what is said and where, files and how they are compressed.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::rig::{Onceline, Run, Stub};
+use super::{folder, json, update};
+
+const EVENTS: &[u8] =
+    b"{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":1}\n{\"@timestamp\":\"2026-03-01T10:00:01Z\",\"n\":2}\n";
+const BAD: &[u8] = b"{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":1}\nno json\nbad \xff byte\n{\"n\":3}\n\n";
+
+fn pipeline(input: &str, output: &str) -> String {
+    format!(
+        r#"
+[[input]]
+{input}
+codec = "json"
+
+[id]
+scheme = "time-hash"
+method = "MD5"
+
+[index]
+name = "lines-%{{+yyyy.MM.dd}}"
+
+[output]
+{output}
+"#
+    )
+}
+
+const STDIN: &str = "type = \"stdin\"";
+const SQLITE: &str = "type = \"sqlite\"\npath = \"{dir}/out.sqlite\"";
+
+fn sqlite() -> Onceline {
+    Onceline::new(&pipeline(STDIN, SQLITE))
+}
+
+fn files(paths: &str) -> Onceline {
+    Onceline::new(&pipeline(&format!("type = \"file\"\npaths = {paths}"), SQLITE))
+}
+
+#[test]
+fn status_0_with_dead_letters_unless_asked() {
+    let onceline = sqlite();
+    let run = onceline.run(BAD).settled();
+    assert_eq!(run.counts(["events_in", "created", "dropped", "dead_lettered"]), [5, 1, 1, 3]);
+    assert!(run.stderr.contains("3 dead letters, see ") && run.stdout.is_empty(), "{}", run.stderr);
+    let run = sqlite().args(&["--fail-on-dead-letters"]).run(BAD).adds_up();
+    assert_eq!((run.status, run.count("dead_lettered")), (Some(1), 3));
+    let run = sqlite().args(&["--fail-on-dead-letters"]).run(EVENTS).settled();
+    assert_eq!(run.count("created"), 2);
+    assert!(!run.stderr.contains("dead letter"), "{}", run.stderr);
+}
+
+#[test]
+fn dead_letters_say_all_there_is_to_say() {
+    let onceline = sqlite();
+    let run = onceline.run(BAD).settled();
+    let path = onceline.path("state/dead-letters.ndjson");
+    let mode = std::fs::metadata(&path).expect("dead letters").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "dead letters can be read by others");
+    let names = ["time", "reason", "detail", "event", "id", "index", "action", "status", "error", "attempts", "source"];
+    for letter in &run.dead_letters {
+        let keys: Vec<&str> = letter.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert!(names.iter().all(|name| keys.contains(name)), "{letter}");
+        assert!(keys.iter().all(|key| names.contains(key) || *key == "raw_base64"), "{letter}");
+        assert!(letter["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{letter}");
+        assert!(letter["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{letter}");
+    }
+    let [text, bytes, event] = run.dead_letters.as_slice() else { panic!("{:?}", run.dead_letters) };
+    assert_eq!((&text["reason"], &text["event"]), (&json!("bad-json"), &json!("no json")));
+    assert_eq!((&bytes["event"], &bytes["raw_base64"]), (&Value::Null, &json!("YmFkIP8gYnl0ZQ==")));
+    assert_eq!((&event["reason"], &event["event"]), (&json!("no-timestamp"), &json!({"n": 3})));
+    let offsets: Vec<_> = run.dead_letters.iter().map(|letter| letter["source"].clone()).collect();
+    let source = |offset: u64| json!({"name": "stdin", "offset": offset});
+    assert_eq!(offsets, [source(44), source(52), source(63)]);
+}
+
+#[test]
+fn dead_letters_go_where_the_pipeline_says() {
+    let pipeline = pipeline(STDIN, SQLITE) + "\n[dead_letter]\npath = \"{dir}/deep/er/dead.ndjson\"\n";
+    let onceline = Onceline::new(&pipeline);
+    let run = onceline.run(BAD).settled();
+    assert!(run.dead_letters.is_empty());
+    let text = std::fs::read_to_string(onceline.path("deep/er/dead.ndjson")).expect("dead letters");
+    assert_eq!(text.lines().count(), 3);
+}
+
+#[test]
+fn the_state_folder_is_the_arguments_then_the_files() {
+    let onceline = Onceline::new(&(pipeline(STDIN, SQLITE) + "\n[state]\npath = \"{dir}/ours\"\n"));
+    let file = onceline.path("pipeline.toml").display().to_string();
+    assert_eq!(onceline.call(&["run", &file], BAD).status, Some(0));
+    assert!(onceline.path("ours/dead-letters.ndjson").exists());
+    assert_eq!(onceline.call(&["run", &file, "--state", "other"], BAD).status, Some(0));
+    assert!(onceline.path("other/dead-letters.ndjson").exists());
+}
+
+#[test]
+fn the_summary_goes_to_standard_output_if_asked() {
+    let onceline = sqlite();
+    let file = onceline.path("pipeline.toml").display().to_string();
+    let run = onceline.call(&["run", &file, "--summary", "-", "--state", "state"], EVENTS);
+    let summary = json(run.stdout.as_bytes());
+    let names = [
+        "events_in",
+        "created",
+        "updated",
+        "deleted",
+        "duplicates",
+        "stale",
+        "dropped",
+        "dead_lettered",
+        "unsettled",
+        "retries",
+        "requests",
+        "bytes_out",
+        "seconds",
+    ];
+    assert!(names.iter().all(|name| summary[name].is_number()), "{summary}");
+    assert_eq!(summary["created"], 2);
+    assert!(summary.get("pipelines").is_none());
+    let run = onceline.call(&["run", &file, "--summary", "no/such/folder.json", "--state", "state"], EVENTS);
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("no/such/folder.json"), "{}", run.stderr);
+}
+
+#[test]
+fn several_pipelines_run_at_once() {
+    let onceline = sqlite();
+    let other = pipeline("type = \"file\"\npaths = [\"in.log\"]", "type = \"sqlite\"\npath = \"other.sqlite\"");
+    std::fs::write(onceline.path("other.toml"), other).expect("write a pipeline");
+    std::fs::write(onceline.path("in.log"), BAD).expect("write the input");
+    let run =
+        onceline.call(&["run", "--once", "pipeline.toml", "other.toml", "--summary", "-", "--state", "s"], EVENTS);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let summary = json(run.stdout.as_bytes());
+    let count = |of: &Value| (of["events_in"].as_u64(), of["created"].as_u64(), of["dead_lettered"].as_u64());
+    assert_eq!(count(&summary), (Some(7), Some(3), Some(3)));
+    assert_eq!(count(&summary["pipelines"]["pipeline"]), (Some(2), Some(2), Some(0)));
+    assert_eq!(count(&summary["pipelines"]["other"]), (Some(5), Some(1), Some(3)));
+    let twice = onceline.call(&["run", "pipeline.toml", "pipeline.toml"], EVENTS);
+    assert_eq!(twice.status, Some(2), "standard input for two: {}", twice.stderr);
+}
+
+#[test]
+fn settings_and_the_clock_on_the_command_line() {
+    let set = |key: &str| ["--set".to_owned(), key.to_owned()];
+    let args = [set("output.path=set.sqlite"), set("input.0.codec=plain"), set("time.missing=now")].concat();
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    args.extend(["--now", "2020-02-29T00:00:00Z"]);
+    let onceline = sqlite().args(&args);
+    onceline.run(b"some text").settled();
+    let rows = onceline.rows("set.sqlite");
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].index, "lines-2020.02.29");
+    assert_eq!(rows[0].source, json!({"message": "some text", "@timestamp": "2020-02-29T00:00:00.000Z"}));
+}
+
+/// Wrong command lines and files: status 2, and words that help.
+#[test]
+fn status_2_says_what_is_wrong() {
+    let onceline = sqlite();
+    std::fs::write(onceline.path("wrong.toml"), "[[input]]\ntype = \"stdni\"\n").expect("write");
+    std::fs::write(onceline.path("files.toml"), pipeline("type = \"file\"\npaths = [\"a\"]", SQLITE)).expect("write");
+    for (args, said) in [
+        (&["run"][..], "PIPELINE.toml"),
+        (&["run", "none.toml"], "cannot read none.toml"),
+        (&["run", "wrong.toml"], "wrong.toml:2:8"),
+        (&["check", "wrong.toml"], "did you mean `stdin`"),
+        (&["explain", "wrong.toml"], "wrong.toml:2:8"),
+        (&["check", "pipeline.toml", "wrong.toml"], "wrong.toml:2:8"),
+        (&["run", "files.toml"], "--once"),
+        (&["run", "pipeline.toml", "--now", "yesterday"], "2026-03-01T12:00:00Z"),
+        (&["run", "pipeline.toml", "--set", "output.pth=x"], "did you mean `path`"),
+        (&["run", "pipeline.toml", "--set", "output"], "--set"),
+        (&["run", "pipeline.toml", "--sumary", "x"], "--summary"),
+        (&["explain", "pipeline.toml", "pipeline.toml"], "one pipeline file"),
+        (&["explain", "pipeline.toml", "--input", "1"], "no input 1"),
+        (&["rnu", "pipeline.toml"], "unrecognized"),
+    ] {
+        let run = onceline.call(args, EVENTS);
+        assert_eq!(run.status, Some(2), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{args:?} does not say {said}: {}", run.stderr);
+        assert!(run.stdout.is_empty(), "{args:?}: {}", run.stdout);
+    }
+    assert!(!onceline.path("out.sqlite").exists(), "something ran");
+    assert_eq!(onceline.call(&["check", "files.toml"], b"").status, Some(0));
+    assert_eq!(onceline.call(&["explain", "files.toml"], EVENTS).stdout.lines().count(), 2);
+    assert_eq!(onceline.call(&["--version"], b"").status, Some(0));
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(bytes).expect("compress");
+    gzip.finish().expect("compress")
+}
+
+fn line(n: usize) -> String {
+    format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n}}}\n")
+}
+
+fn once(onceline: Onceline) -> Onceline {
+    onceline.args(&["--once"])
+}
+
+#[test]
+fn files_plain_and_compressed() {
+    let onceline = once(files("[\"{dir}/in/*\", \"{dir}/in/a.log\"]\nexclude = [\"*/x*\"]"));
+    std::fs::create_dir(onceline.path("in")).expect("a folder");
+    let text = |from: usize| (from..from + 3).map(line).collect::<String>().into_bytes();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(onceline.path("in").join(name), bytes).expect("write");
+    write("a.log", &text(0));
+    write("b.gz", &[gzip(&text(10)), gzip(&text(13))].concat());
+    write("c.zst", &zstd::encode_all(&text(20)[..], 3).expect("compress"));
+    write("named-as-text.log", &gzip(&text(30)));
+    write("empty.log", b"");
+    write("empty.gz", &gzip(b""));
+    write("xcluded", &text(90));
+    std::os::unix::fs::symlink("a.log", onceline.path("in/link")).expect("a link");
+    let run = onceline.run(b"").settled();
+    assert_eq!(run.counts(["events_in", "created"]), [15, 15]);
+    let mut numbers: Vec<_> = onceline.rows("out.sqlite").iter().map(|row| row.source["n"].as_u64()).collect();
+    numbers.sort();
+    let want = (0..3).chain(10..16).chain(20..23).chain(30..33).map(Some);
+    assert_eq!(numbers, want.collect::<Vec<_>>());
+    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
+}
+
+#[test]
+fn many_small_files() {
+    let onceline = once(files("[\"{dir}/in/*.log\"]"));
+    std::fs::create_dir(onceline.path("in")).expect("a folder");
+    for n in 0..500 {
+        let end = if n % 2 == 0 { "\n" } else { "" };
+        std::fs::write(onceline.path(&format!("in/{n}.log")), line(n).trim_end().to_owned() + end).expect("write");
+    }
+    assert_eq!(onceline.run(b"").settled().counts(["events_in", "created"]), [500, 500]);
+}
+
+/// What can be read is delivered; the status says that not all was.
+fn check_unread(onceline: &Onceline, said: &str, created: u64) {
+    let run: Run = onceline.run(b"").adds_up();
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    assert_eq!(run.counts(["created", "unsettled"]), [created, 0]);
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let onceline = once(files("[\"{dir}/none.log\"]"));
+    check_unread(&onceline, "none.log", 0);
+
+    let onceline = once(files("[\"{dir}/*.gz\", \"{dir}/*.zst\"]"));
+    let text: Vec<u8> = (0..20_000).flat_map(|n| line(n).into_bytes()).collect();
+    let mut bytes = gzip(&text);
+    bytes.truncate(bytes.len() - 6);
+    std::fs::write(onceline.path("cut.gz"), &bytes).expect("write");
+    std::fs::write(onceline.path("good.gz"), gzip(line(90_000).as_bytes())).expect("write");
+    let run = onceline.run(b"").adds_up();
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("cut.gz"), "{}", run.stderr);
+    assert!(onceline.rows("out.sqlite").iter().any(|row| row.source["n"] == 90_000), "a bad file cost a good one");
+    assert!(run.count("created") > 1, "what was read before the damage is lost");
+    assert_eq!(run.count("dead_lettered"), 0, "half a line became an event");
+
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 40].fill(0x55);
+    std::fs::write(onceline.path("cut.gz"), &bytes).expect("write");
+    let run = onceline.run(b"").adds_up();
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+}
+
+#[test]
+fn an_input_that_is_no_pipeline() {
+    let onceline = once(files("[\"{dir}/nothing-*.log\"]"));
+    let run = onceline.run(b"").settled();
+    assert_eq!(run.count("events_in"), 0);
+    assert!(run.stderr.contains("no file matches"), "{}", run.stderr);
+}
+
+#[test]
+fn an_output_that_cannot_be_opened() {
+    let onceline = Onceline::new(&pipeline(STDIN, "type = \"sqlite\"\npath = \"{dir}/pipeline.toml\""));
+    let run = onceline.run(EVENTS);
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("pipeline.toml"), "{}", run.stderr);
+}
+
+#[test]
+fn standard_output_that_is_closed() {
+    for (command, output) in [("explain", SQLITE), ("run", "type = \"stdout\""), ("run", "type = \"ndjson\"")] {
+        let onceline = Onceline::new(&pipeline(STDIN, output));
+        let mut command_line = Command::new(env!("CARGO_BIN_EXE_onceline"));
+        command_line.args([command, "pipeline.toml", "--state", "state"]).current_dir(onceline.dir());
+        command_line.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command_line.spawn().expect("start onceline");
+        drop(child.stdout.take());
+        let mut stdin = child.stdin.take().expect("a pipe");
+        // either the program has ended, or it has taken all
+        let _ = stdin.write_all(&EVENTS.repeat(2000));
+        drop(stdin);
+        let output = child.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked"), "{said}");
+        let status = output.status.code();
+        match command {
+            "explain" => assert_eq!(status, Some(0), "{said}"),
+            _ => assert!(status == Some(1) && said.contains("not settled"), "{status:?} {said}"),
+        }
+    }
+}
+
+#[test]
+fn logs_are_json_lines_if_asked() {
+    let stub = Stub::new("{\"http\":401}\n{\"http\":500}\n{\"http\":200,\"items\":[429,201]}\n");
+    let output = format!(
+        "type = \"elasticsearch\"\nhosts = [\"{}\"]\nretry_wait_min = \"1ms\"\nretry_wait_max = \"5ms\"",
+        stub.url
+    );
+    let onceline = Onceline::new(&pipeline(STDIN, &output)).args(&["--log-format", "json", "-vvv"]);
+    let run = onceline.run(EVENTS).settled();
+    let (logs, words): (Vec<&str>, Vec<&str>) = run.stderr.lines().partition(|line| line.starts_with('{'));
+    assert!(!logs.is_empty());
+    for line in logs {
+        let log = json(line.as_bytes());
+        assert!(log["level"].is_string() && log["message"].is_string() && log["timestamp"].is_string(), "{line}");
+    }
+    assert!(words.iter().all(|line| line.starts_with("onceline: ")), "{words:?}");
+    let quiet = Onceline::new(&pipeline(STDIN, &output)).run(EVENTS).settled();
+    assert!(!quiet.stderr.contains("INFO") && !quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let stub = Stub::new("{\"http\":401}\n{\"http\":403}\n");
+    let url = stub.url.replace("http://", "http://me:hunter2-url@");
+    let onceline = Onceline::new(&format!(
+        r#"
+        [[input]]
+        type = "stdin"
+        codec = "json"
+        [[filter]]
+        type = "fingerprint"
+        source = ["n"]
+        key = "hunter2-filter"
+        method = "SHA256"
+        [id]
+        scheme = "time-hash"
+        method = "MD5"
+        key = "${{ID_KEY}}"
+        [index]
+        name = "lines"
+        [output]
+        type = "elasticsearch"
+        hosts = ["{url}"]
+        user = "me"
+        password = "${{PASSWORD:hunter2-default}}"
+        retry_wait_min = "1ms"
+        retry_wait_max = "5ms"
+        "#
+    ))
+    .env("ID_KEY", "hunter2-id")
+    .env("PASSWORD", "hunter2-password");
+    let mut said = vec![];
+    for args in [
+        &["run", "pipeline.toml", "-vvv", "--state", "state", "--summary", "-"][..],
+        &["run", "pipeline.toml", "-vvv", "--state", "state", "--log-format", "json"],
+        &["check", "pipeline.toml", "-vvv"],
+        &["explain", "pipeline.toml", "-vvv", "--metadata"],
+        &["run", "pipeline.toml", "-vvv", "--set", "output.passwort=1", "--set", "id.key=5"],
+        &["check", "pipeline.toml", "--set", "output.password=hunter2-set", "--set", "output.api_key=hunter2-api"],
+        &["check", "pipeline.toml", "--set", "output.hosts=[\"ftp://me:hunter2-host@x\"]"],
+    ] {
+        let run = onceline.call(args, BAD);
+        assert!(run.status.is_some(), "{args:?}");
+        said.push(format!("{args:?} {:?}\n{}{}", run.status, run.stdout, run.stderr));
+    }
+    let letters = std::fs::read_to_string(onceline.path("state/dead-letters.ndjson")).expect("dead letters");
+    said.push(letters);
+    for text in &said {
+        // the arguments that this test gave are not what is looked for
+        let text = text.split_once('\n').map_or(text.as_str(), |(_, rest)| rest);
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(!text.contains("bWU6aHVudGVyMi"), "{text}");
+    }
+    assert!(said.iter().any(|text| text.contains("key ")), "check does not say that there is a key");
+    assert!(!stub.bulks().is_empty());
+}
+
+/// `tests/golden/check/NAME.toml`: what `check` says of it is `NAME.txt`.
+#[test]
+fn check_says_what_is_committed() {
+    let folder = folder().join("golden/check");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(&folder).expect("the folder").map(|e| e.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.sort();
+    assert!(paths.len() >= 6);
+    let onceline = Onceline::new("");
+    let mut differing = Vec::new();
+    for path in paths {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        std::fs::copy(&path, onceline.path(&name)).expect("copy the pipeline");
+        let run = onceline.call(&["check", &name, "--state", "state"], b"");
+        assert_eq!(run.status, Some(0), "{name}: {}", run.stderr);
+        let golden = path.with_extension("txt");
+        if update() {
+            std::fs::write(golden, &run.stdout).expect("a writable folder");
+        } else if std::fs::read_to_string(golden).unwrap_or_default() != run.stdout {
+            differing.push(run.stdout);
+        }
+        assert!(run.stderr.is_empty(), "{}", run.stderr);
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn progress_is_no_nuisance_without_a_terminal() {
+    let run = sqlite().args(&["--progress"]).run(EVENTS).settled();
+    assert_eq!(run.count("created"), 2);
+    assert!(!run.stderr.contains('\u{1b}') && run.stdout.is_empty(), "{:?}", run.stderr);
+}

@@ -1,0 +1,32 @@
+//! The built program from outside: pipeline file and bytes in; documents, dead letters, counts and exit status out.
+
+mod cases;
+mod command_line;
+mod dirty_bytes;
+mod engines;
+mod pipelines;
+#[path = "../rig/mod.rs"]
+mod rig;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// A file under `tests/`.
+fn file(path: &str) -> Vec<u8> {
+    let path = folder().join(path);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+fn json(text: &[u8]) -> Value {
+    serde_json::from_slice(text).expect("JSON")
+}
+
+/// Whether committed files are to be written anew.
+fn update() -> bool {
+    std::env::var_os("UPDATE").is_some()
+}
