@@ -538,11 +538,11 @@ mod tests {
             }
         };
         let ilm = json!({"index.lifecycle.name": "logs", "index.lifecycle.rollover_alias": "sales"});
-        let of_index = |settings: &Value| ("/sales-*/_settings", json!({"sales-1": {"settings": settings}}));
+        let of_index = |settings: &Value| ("/sales-*/_settings", json!({"sales-2026.01.31": {"settings": settings}}));
         let policy = |actions: Value| {
             ("/_ilm/policy/logs", json!({"logs": {"policy": {"phases": {"hot": {"actions": actions}}}}}))
         };
-        check(vec![of_index(&ilm)], Some("the index sales-1 has the lifecycle policy logs"));
+        check(vec![of_index(&ilm)], Some("the index sales-2026.01.31 has the lifecycle policy logs"));
         check(vec![of_index(&ilm), policy(json!({"rollover": {"max_age": "1d"}}))], Some("rolls the alias sales over"));
         check(vec![of_index(&ilm), policy(json!({"delete": {}}))], None);
         let ism = json!({"index.plugins.index_state_management.rollover_alias": "sales"});
