@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use onceline::ack::{Shared, Summary};
+use onceline::ack::{Shared, Summary, counted};
 use onceline::output::Phase;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::{check, explain, progress, read, run};
@@ -109,7 +109,7 @@ struct PipelineArgs {
     /// Fix the clock, e.g. 2026-03-01T12:00:00Z
     #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
     now: Option<Time>,
-    /// Folder of positions and default dead letters
+    /// Folder for what outlives a run: dead letters, unless [dead_letter] says where
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -323,12 +323,12 @@ fn finish(args: &RunArgs, plans: &[(PathBuf, Plan)], endings: &[run::Ending], se
             status = UNSETTLED;
         }
         if ending.summary.unsettled() > 0 {
-            eprintln!("onceline: {}: {} events are not settled", path.display(), ending.summary.unsettled());
+            eprintln!("onceline: {}: {} not settled", path.display(), counted(ending.summary.unsettled(), "event"));
             status = UNSETTLED;
         }
         if ending.summary.dead_lettered > 0 {
             let (count, file) = (ending.summary.dead_lettered, plan.pipeline.letters.display());
-            eprintln!("onceline: {}: {count} dead letters, see {file}", path.display());
+            eprintln!("onceline: {}: {}, see {file}", path.display(), counted(count, "dead letter"));
             if args.fail_on_dead_letters {
                 status = UNSETTLED;
             }

@@ -16,7 +16,7 @@ use crate::output::{Phase, Phases};
 
 pub use ledger::{Ledger, Span as Reach};
 pub use letter::{Letter, LetterFile, Reason};
-pub use summary::{Summary, Tally};
+pub use summary::{Summary, Tally, counted};
 
 /// The claim of one batch on a place in its source.
 #[derive(Clone, Debug)]

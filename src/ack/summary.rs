@@ -38,6 +38,11 @@ impl Tally {
     }
 }
 
+/// `1 event`, `2 events`.
+pub fn counted(count: u64, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
 /// All counts of one pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -59,15 +64,15 @@ impl Summary {
     /// The counts in a line, those that are zero left out.
     pub fn words(&self, seconds: f64) -> String {
         let t = &self.tally;
-        let mut line = format!("{} events", t.events_in);
+        let mut line = counted(t.events_in, "event");
         let counts = [
             (t.created, "created"),
             (t.updated, "updated"),
             (t.deleted, "deleted"),
-            (t.duplicates, "duplicates"),
+            (t.duplicates, if t.duplicates == 1 { "duplicate" } else { "duplicates" }),
             (t.stale, "stale"),
             (t.dropped, "dropped"),
-            (self.dead_lettered, "dead letters"),
+            (self.dead_lettered, if self.dead_lettered == 1 { "dead letter" } else { "dead letters" }),
             (self.unsettled(), "unsettled"),
         ];
         let mut before = ": ";

@@ -185,6 +185,10 @@ impl<'a> Item<'a> {
         }
     }
 
+    pub fn is_text(&self) -> bool {
+        matches!(self.node.kind, Kind::Text(_))
+    }
+
     pub fn items(&self) -> Option<Vec<Item<'a>>> {
         match &self.node.kind {
             Kind::Array(nodes) => Some(nodes.iter().map(|node| Item { node, ..self.clone() }).collect()),

@@ -84,7 +84,7 @@ fn hashed_words(plan: &Plan) -> String {
         return format!("the record as it was read{repeats}");
     }
     if choice.source.is_empty() {
-        return "nothing".to_string();
+        return "nothing: ids are not made of a digest".to_string();
     }
     let names: Vec<&str> = choice.source.iter().map(|field| field.as_str()).collect();
     let repeats = if choice.keep { ", and the record's place in the source" } else { "" };

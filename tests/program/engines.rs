@@ -190,5 +190,5 @@ fn a_second_signal_says_what_is_not_settled() {
     let run = running.wait().adds_up();
     assert_eq!(run.status, Some(1), "{}", run.stderr);
     assert_eq!(run.counts(["events_in", "created", "unsettled"]), [50, 0, 50]);
-    assert!(run.stderr.contains("50 events are not settled"), "{}", run.stderr);
+    assert!(run.stderr.contains("50 events not settled"), "{}", run.stderr);
 }

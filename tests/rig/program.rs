@@ -129,7 +129,7 @@ impl Onceline {
     /// All rows of an SQLite file in this folder, ordered by table and id.
     pub fn rows(&self, file: &str) -> Vec<Doc> {
         let path = self.path(file);
-        if !path.exists() {
+        if !path.try_exists().unwrap() {
             return Vec::new();
         }
         let connection = Connection::open(path).expect("a database");

@@ -57,7 +57,10 @@ fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
     if !t.has("hosts") {
         return Some(default.to_vec());
     }
-    let read = t.items("hosts").optional()?.into_iter().map(|item| -> Option<String> {
+    let given = t.item("hosts").optional()?;
+    // one may stand alone, as with every list of texts
+    let items = if given.is_text() { vec![given] } else { given.items()? };
+    let read = items.into_iter().map(|item| -> Option<String> {
         let text = item.text()?;
         // user info: no message may show it
         let text = if text.contains('@') { item.secret()?.reveal().to_string() } else { text };

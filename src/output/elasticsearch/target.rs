@@ -189,7 +189,8 @@ async fn find_danger(engine: &Engine<'_>, config: &Config) -> Option<String> {
         return Some(found);
     }
     let settings = format!("{path}/_settings?flat_settings=true&expand_wildcards=all&ignore_unavailable=true");
-    for (index, settings) in members(engine.get(&settings).await.as_ref()) {
+    let indices = members(engine.get(&settings).await.as_ref()).into_iter();
+    for (index, settings) in indices.filter(|(index, _)| target.meets(index)) {
         if let Some(found) = rollover(engine, &settings["settings"]).await {
             return Some(format!("the index {index} has {found}"));
         }
@@ -242,14 +243,23 @@ fn members(value: Option<&Value>) -> Vec<(String, Value)> {
 
 /// `{"sales-000002": {"aliases": {"sales": {"is_write_index": true}}}}`
 fn write_alias(aliases: &Value, target: &Target<'_>) -> Option<String> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut several = None;
     for (index, entry) in aliases.as_object()? {
         for (alias, options) in entry["aliases"].as_object().into_iter().flatten() {
-            if options["is_write_index"] == true && target.meets(alias) {
+            if !target.meets(alias) {
+                continue;
+            }
+            if options["is_write_index"] == true {
                 return Some(format!("{alias} is an alias whose write index is {index}, as rollover makes them"));
             }
+            if seen.contains(&alias.as_str()) {
+                several = Some(format!("{alias} is an alias of several indices, none of which takes its writes"));
+            }
+            seen.push(alias);
         }
     }
-    None
+    several
 }
 
 fn data_stream(streams: &Value, target: &Target<'_>) -> Option<String> {
@@ -463,6 +473,8 @@ mod tests {
         let target = Target { pattern: "sales", sample: None };
         let aliases = json!({"sales-000002": {"aliases": {"sales": {"is_write_index": true}}}});
         assert!(write_alias(&aliases, &target).is_some_and(|found| found.contains("sales-000002")));
+        let several = json!({"sales-1": {"aliases": {"sales": {}}}, "sales-2": {"aliases": {"sales": {}}}});
+        assert!(write_alias(&several, &target).is_some_and(|found| found.contains("several")));
         let plain = json!({"sales-1": {"aliases": {"sales": {}, "old": {"is_write_index": true}}}});
         assert_eq!(write_alias(&plain, &target), None);
         assert!(data_stream(&json!({"data_streams": [{"name": "sales"}]}), &target).is_some());
@@ -526,11 +538,11 @@ mod tests {
             }
         };
         let ilm = json!({"index.lifecycle.name": "logs", "index.lifecycle.rollover_alias": "sales"});
-        let of_index = |settings: &Value| ("/sales-*/_settings", json!({"sales-1": {"settings": settings}}));
+        let of_index = |settings: &Value| ("/sales-*/_settings", json!({"sales-2026.01.31": {"settings": settings}}));
         let policy = |actions: Value| {
             ("/_ilm/policy/logs", json!({"logs": {"policy": {"phases": {"hot": {"actions": actions}}}}}))
         };
-        check(vec![of_index(&ilm)], Some("the index sales-1 has the lifecycle policy logs"));
+        check(vec![of_index(&ilm)], Some("the index sales-2026.01.31 has the lifecycle policy logs"));
         check(vec![of_index(&ilm), policy(json!({"rollover": {"max_age": "1d"}}))], Some("rolls the alias sales over"));
         check(vec![of_index(&ilm), policy(json!({"delete": {}}))], None);
         let ism = json!({"index.plugins.index_state_management.rollover_alias": "sales"});

@@ -1,0 +1,506 @@
+//! What flows: a batch of events over one shared buffer. Text is a [`Span`] into that buffer, which holds the
+//! bytes as they were read and, behind them, what filters wrote; so an event costs no allocation of its own.
+//!
+//! An event is its record's raw bytes, a list of top-level fields, and a list under `[@metadata]`. A JSON value is
+//! kept as text until somebody writes inside it. Knows no stage: codecs fill a batch, filters change its events,
+//! the id, the index and the output read them.
+
+mod event;
+mod view;
+
+use std::sync::Arc;
+
+use crate::json;
+use crate::pool::Buffer;
+use crate::time::Time;
+
+pub use event::{EventMut, EventRef, New};
+pub use view::{Entries, Seq, View};
+
+const NONE: u32 = u32::MAX;
+
+/// A piece of the batch's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Span {
+    pub start: u32,
+    pub len: u32,
+}
+
+impl Span {
+    pub fn new(start: usize, len: usize) -> Span {
+        Span { start: start as u32, len: len as u32 }
+    }
+}
+
+/// A value as it is held.
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    /// UTF-8, not escaped.
+    Text(Span),
+    /// One valid JSON value as text.
+    Json(Span),
+    /// Members as nodes: the first one.
+    Object(List),
+    Array(List),
+}
+
+/// The first node of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct List(u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key: Span,
+    value: Value,
+    next: u32,
+}
+/// Where a batch's bytes come from, for dead letters and for ids that count repeats.
+#[derive(Debug)]
+pub struct Source {
+    /// `stdin`, or the path of a file.
+    pub name: Arc<str>,
+    /// The first bytes of the source, [`HEAD`] of them once it has so many.
+    pub head: Arc<[u8]>,
+}
+
+impl Default for Source {
+    fn default() -> Source {
+        Source { name: "".into(), head: Arc::default() }
+    }
+}
+
+/// How much of a source's beginning identifies it.
+pub const HEAD: usize = 1024;
+
+/// How an event ends before the output sees it.
+#[derive(Clone, Debug, Default)]
+pub enum Fate {
+    #[default]
+    Live,
+    Dropped,
+    Dead(Box<Death>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Death {
+    pub reason: crate::ack::Reason,
+    pub detail: String,
+}
+
+#[derive(Debug)]
+struct Event {
+    raw: Span,
+    /// The whole event as JSON text, as long as nobody changed it.
+    json: Option<Span>,
+    fields: List,
+    metadata: List,
+    offset: u64,
+    /// Which part of its record, where a record holds several events.
+    place: Option<u32>,
+    time: Option<Time>,
+    fate: Fate,
+}
+
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Buffer,
+    events: Vec<Event>,
+    nodes: Vec<Node>,
+    source: Arc<Source>,
+    scratch: Vec<(Span, Span)>,
+    /// The present time of the filters that run.
+    now: Time,
+    /// What filters write into before it becomes a value; kept so that it need not be made for each event.
+    draft: Vec<u8>,
+}
+
+impl Batch {
+    /// A batch over what was read from `source`. The buffer should have some room for what filters write.
+    pub fn new(bytes: impl Into<Buffer>, source: Arc<Source>) -> Batch {
+        Batch { bytes: bytes.into(), source, ..Batch::default() }
+    }
+
+    /// Begins anew over other bytes, in the memory that is there.
+    pub fn refill(&mut self, bytes: Buffer, source: Arc<Source>) {
+        (self.bytes, self.source) = (bytes, source);
+        self.events.clear();
+        self.nodes.clear();
+    }
+
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Tells the filters' present time.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        &self.bytes[span.start as usize..span.start as usize + span.len as usize]
+    }
+
+    /// Whether all that was read is UTF-8.
+    pub fn is_utf8(&self) -> bool {
+        std::str::from_utf8(&self.bytes).is_ok()
+    }
+
+    /// Bytes held, as a measure of memory.
+    pub fn weight(&self) -> usize {
+        self.bytes.len() + self.nodes.len() * size_of::<Node>()
+    }
+
+    pub fn event(&self, index: usize) -> EventRef<'_> {
+        EventRef { batch: self, index }
+    }
+
+    pub fn event_mut(&mut self, index: usize) -> EventMut<'_> {
+        EventMut { batch: self, index }
+    }
+
+    /// Appends bytes to the buffer.
+    pub fn write(&mut self, text: &[u8]) -> Span {
+        let span = Span::new(self.bytes.len(), text.len());
+        self.bytes.extend_from_slice(text);
+        span
+    }
+
+    /// Adds an event without fields, made of the record `raw` that begins at `offset` of its source.
+    pub fn push(&mut self, raw: Span, offset: u64) -> EventMut<'_> {
+        let (fields, metadata) = (List(NONE), List(NONE));
+        self.events.push(Event {
+            raw,
+            json: None,
+            fields,
+            metadata,
+            offset,
+            place: None,
+            time: None,
+            fate: Fate::Live,
+        });
+        EventMut { index: self.events.len() - 1, batch: self }
+    }
+
+    /// Adds an event whose fields are the members of a clean JSON object; `base` is where the scanned text begins.
+    pub fn push_json(&mut self, raw: Span, offset: u64, whole: Span, base: u32, entries: &[json::Entry]) {
+        let first = self.nodes.len() as u32;
+        let mut metadata = false;
+        for (i, entry) in entries.iter().enumerate() {
+            let key = Span { start: base + entry.key.0, len: entry.key.1 };
+            let value = Value::Json(Span { start: base + entry.value.0, len: entry.value.1 });
+            metadata |= entry.key.1 == 9 && self.bytes(key) == b"@metadata";
+            let next = if i + 1 < entries.len() { first + i as u32 + 1 } else { NONE };
+            self.nodes.push(Node { key, value, next });
+        }
+        let fields = List(if entries.is_empty() { NONE } else { first });
+        let (none, json) = (List(NONE), Some(whole));
+        self.events.push(Event {
+            raw,
+            json,
+            fields,
+            metadata: none,
+            offset,
+            place: None,
+            time: None,
+            fate: Fate::Live,
+        });
+        if metadata {
+            self.lift_metadata(self.events.len() - 1);
+        }
+    }
+
+    /// The event pushed last is part number `place` of its record.
+    pub fn set_last_place(&mut self, place: u32) {
+        if let Some(event) = self.events.last_mut() {
+            event.place = Some(place);
+        }
+    }
+
+    /// `@metadata` inside a record travels with the event and is not stored.
+    fn lift_metadata(&mut self, index: usize) {
+        let Some(node) = self.find(self.events[index].fields, b"@metadata") else { return };
+        let value = self.nodes[node as usize].value;
+        self.unlink(Parent::Fields(index), node);
+        self.events[index].json = None;
+        if let Some((List(head), true)) = self.expand(value) {
+            self.events[index].metadata = List(head);
+        }
+    }
+
+    fn find(&self, list: List, key: &[u8]) -> Option<u32> {
+        let mut at = list.0;
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.key.len as usize == key.len() && self.bytes(node.key) == key {
+                return Some(at);
+            }
+            at = node.next;
+        }
+        None
+    }
+
+    fn nth(&self, list: List, index: &str) -> Option<u32> {
+        let wanted = array_index(index, || self.chain(list).count())?;
+        self.chain(list).nth(wanted)
+    }
+
+    fn chain(&self, list: List) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(Some(list.0).filter(|n| *n != NONE), |n| {
+            Some(self.nodes[*n as usize].next).filter(|n| *n != NONE)
+        })
+    }
+
+    fn head(&self, parent: Parent) -> List {
+        match parent {
+            Parent::Fields(event) => self.events[event].fields,
+            Parent::Metadata(event) => self.events[event].metadata,
+            Parent::Node(node) => match self.nodes[node as usize].value {
+                Value::Object(list) | Value::Array(list) => list,
+                _ => List(NONE),
+            },
+        }
+    }
+
+    fn set_head(&mut self, parent: Parent, head: List) {
+        match parent {
+            Parent::Fields(event) => self.events[event].fields = head,
+            Parent::Metadata(event) => self.events[event].metadata = head,
+            Parent::Node(node) => match &mut self.nodes[node as usize].value {
+                Value::Object(list) | Value::Array(list) => *list = head,
+                _ => {}
+            },
+        }
+    }
+
+    fn append(&mut self, parent: Parent, key: Span, value: Value) -> u32 {
+        let new = self.nodes.len() as u32;
+        let last = self.chain(self.head(parent)).last();
+        self.nodes.push(Node { key, value, next: NONE });
+        match last {
+            Some(last) => self.nodes[last as usize].next = new,
+            None => self.set_head(parent, List(new)),
+        }
+        new
+    }
+
+    fn unlink(&mut self, parent: Parent, node: u32) {
+        let next = self.nodes[node as usize].next;
+        let head = self.head(parent);
+        if head.0 == node {
+            return self.set_head(parent, List(next));
+        }
+        let before = self.chain(head).find(|n| self.nodes[*n as usize].next == node);
+        if let Some(before) = before {
+            self.nodes[before as usize].next = next;
+        }
+    }
+
+    /// A container's members as nodes, and whether it is an object; none if the value is no container.
+    fn expand(&mut self, value: Value) -> Option<(List, bool)> {
+        let span = match value {
+            Value::Object(list) => return Some((list, true)),
+            Value::Array(list) => return Some((list, false)),
+            Value::Text(_) => return None,
+            Value::Json(span) => span,
+        };
+        let mut found = std::mem::take(&mut self.scratch);
+        found.clear();
+        let text = self.bytes(span);
+        let keyed = match text.first() {
+            Some(b'{') => true,
+            Some(b'[') => false,
+            _ => return None,
+        };
+        let place = |part: &[u8]| {
+            // both lie in one allocation, so the distance is the place
+            Span { start: span.start + (part.as_ptr().addr() - text.as_ptr().addr()) as u32, len: part.len() as u32 }
+        };
+        found.extend(
+            json::members(text)
+                .map(|(key, value)| (if key.is_empty() { Span::default() } else { place(key) }, place(value))),
+        );
+        let first = self.nodes.len() as u32;
+        for (i, (key, value)) in found.iter().enumerate() {
+            let next = if i + 1 < found.len() { first + i as u32 + 1 } else { NONE };
+            self.nodes.push(Node { key: *key, value: Value::Json(*value), next });
+        }
+        let list = List(if found.is_empty() { NONE } else { first });
+        self.scratch = found;
+        self.unescape_keys(list);
+        Some((list, keyed))
+    }
+
+    fn unescape_keys(&mut self, list: List) {
+        let mut at = list.0;
+        while at != NONE {
+            let Node { key, next, .. } = self.nodes[at as usize];
+            if self.bytes(key).contains(&b'\\') {
+                let plain = json::unescape(self.bytes(key)).into_owned();
+                self.nodes[at as usize].key = self.write(plain.as_bytes());
+            }
+            at = next;
+        }
+    }
+
+    fn view(&self, value: Value) -> View<'_> {
+        match value {
+            Value::Text(span) => View::Text(String::from_utf8_lossy(self.bytes(span))),
+            Value::Json(span) => View::of_json(self.bytes(span)),
+            Value::Object(list) => View::Object(Seq::Nodes { batch: self, list }),
+            Value::Array(list) => View::Array(Seq::Nodes { batch: self, list }),
+        }
+    }
+
+    fn write_value(&self, value: Value, out: &mut Vec<u8>) {
+        match value {
+            Value::Text(span) => json::write_string(self.bytes(span), out),
+            Value::Json(span) => write_line(self.bytes(span), out),
+            Value::Object(list) => {
+                out.push(b'{');
+                for (i, at) in self.chain(list).enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    let node = self.nodes[at as usize];
+                    json::write_string(self.bytes(node.key), out);
+                    out.push(b':');
+                    self.write_value(node.value, out);
+                }
+                out.push(b'}');
+            }
+            Value::Array(list) => {
+                out.push(b'[');
+                for (i, at) in self.chain(list).enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    self.write_value(self.nodes[at as usize].value, out);
+                }
+                out.push(b']');
+            }
+        }
+    }
+}
+
+/// JSON text on one line: a line break between its parts becomes a blank (inside strings there is none).
+fn write_line(text: &[u8], out: &mut Vec<u8>) {
+    let from = out.len();
+    out.extend_from_slice(text);
+    if memchr::memchr2(b'\n', b'\r', text).is_some() {
+        out[from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
+    }
+}
+
+/// The place that `[0]` or `[-1]` means in an array.
+fn array_index(text: &str, len: impl FnOnce() -> usize) -> Option<usize> {
+    let index: i64 = text.parse().ok()?;
+    if index >= 0 { usize::try_from(index).ok() } else { len().checked_sub(index.unsigned_abs() as usize) }
+}
+
+#[derive(Clone, Copy)]
+enum Parent {
+    Fields(usize),
+    Metadata(usize),
+    Node(u32),
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::field::FieldRef;
+
+    /// A batch of the one event that the JSON text is.
+    pub fn of(text: &str) -> Batch {
+        let mut batch = Batch::new(text.as_bytes().to_vec(), Arc::default());
+        let mut entries = Vec::new();
+        json::Scanner::default().scan(text.as_bytes(), true, &mut entries).unwrap();
+        let whole = Span::new(0, text.len());
+        batch.push_json(whole, 0, whole, 0, &entries);
+        batch
+    }
+
+    fn source(batch: &Batch) -> String {
+        let mut out = Vec::new();
+        batch.event(0).write_source(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn at(reference: &str) -> FieldRef {
+        FieldRef::parse(reference).unwrap()
+    }
+
+    fn text_at(batch: &Batch, reference: &str) -> Option<String> {
+        batch.event(0).get(&at(reference)).map(|view| {
+            let mut out = Vec::new();
+            view.write_json(&mut out);
+            String::from_utf8(out).unwrap()
+        })
+    }
+
+    #[test]
+    fn untouched_is_forwarded_as_it_came() {
+        let text = r#"{ "a" : 1.10, "b":{"c":[1, 2]} }"#;
+        let batch = of(text);
+        assert_eq!(source(&batch), text);
+        assert_eq!(text_at(&batch, "[b][c][1]").as_deref(), Some("2"));
+        assert_eq!(text_at(&batch, "[b][c][-1]").as_deref(), Some("2"));
+        assert_eq!(text_at(&batch, "[b][c][2]"), None);
+        assert_eq!(text_at(&batch, "[a][x]"), None);
+    }
+
+    #[test]
+    fn set_take_and_put() {
+        let mut batch = of(r#"{"a":1,"b":{"c":[1, {"\u0064":2}],"e":"x"},"f":"t"}"#);
+        let mut event = batch.event_mut(0);
+        assert!(event.set(&at("[b][c][1][d]"), New::Text("in\"side")));
+        assert!(event.set(&at("[new][deep]"), New::Int(-3)));
+        assert!(event.set(&at("[b][c][2]"), New::Float(2.0)));
+        assert!(!event.set(&at("[b][c][9]"), New::Null));
+        assert!(!event.set(&at("[f][x]"), New::Null));
+        let moved = event.take(&at("[b][e]")).unwrap();
+        assert!(event.put(&at("g"), moved));
+        assert!(event.remove(&at("a")));
+        assert!(!event.remove(&at("a")));
+        let want = r#"{"b":{"c":[1,{"d":"in\"side"},2.0]},"f":"t","new":{"deep":-3},"g":"x"}"#;
+        assert_eq!(source(&batch), want);
+    }
+
+    #[test]
+    fn metadata_is_never_stored() {
+        let mut batch = of(r#"{"@metadata":{"x":"y"},"a":1}"#);
+        assert_eq!(text_at(&batch, "[@metadata][x]").as_deref(), Some("\"y\""));
+        assert_eq!(source(&batch), r#"{"a":1}"#);
+        assert!(batch.event_mut(0).set(&at("[@metadata][z][w]"), New::Bool(true)));
+        assert_eq!(text_at(&batch, "[@metadata][z][w]").as_deref(), Some("true"));
+        assert_eq!(source(&batch), r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn tags_are_a_set_in_order() {
+        let mut batch = of(r#"{"tags":"foo"}"#);
+        for tag in ["bar", "foo", "bar", "b\"z"] {
+            batch.event_mut(0).add_tag(tag);
+        }
+        assert_eq!(source(&batch), r#"{"tags":["foo","bar","b\"z"]}"#);
+        assert!(batch.event_mut(0).remove_tag("foo"));
+        assert!(!batch.event_mut(0).remove_tag("foo"));
+        assert_eq!(source(&batch), r#"{"tags":["bar","b\"z"]}"#);
+        let mut batch = of(r#"{"tags":{"k":"v"}}"#);
+        batch.event_mut(0).add_tag("t");
+        assert_eq!(source(&batch), r#"{"tags":["_tagsparsefailure","t"],"_tags":[{"k":"v"}]}"#);
+    }
+
+    #[test]
+    fn line_breaks_between_parts_become_blanks() {
+        let batch = of("{\"a\":\r\n1}");
+        assert_eq!(source(&batch), "{\"a\":  1}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Values as they are read, wherever they stand: in JSON text or in the batch's nodes.
+
+use std::borrow::Cow;
+
+use super::{Batch, List, NONE, Value, array_index, write_line};
+use crate::json;
+
+/// A value as it is read.
+#[derive(Clone, Debug)]
+pub enum View<'a> {
+    Null,
+    Bool(bool),
+    /// A JSON number as it was written.
+    Number(&'a str),
+    Text(Cow<'a, str>),
+    Array(Seq<'a>),
+    Object(Seq<'a>),
+}
+
+impl<'a> View<'a> {
+    /// The view of one valid JSON value.
+    pub fn of_json(text: &'a [u8]) -> View<'a> {
+        match text.first() {
+            Some(b'"') => View::Text(json::unescape(&text[1..text.len() - 1])),
+            Some(b'{') => View::Object(Seq::Json(text)),
+            Some(b'[') => View::Array(Seq::Json(text)),
+            Some(b't') => View::Bool(true),
+            Some(b'f') => View::Bool(false),
+            Some(b'-' | b'0'..=b'9') => View::Number(std::str::from_utf8(text).unwrap_or("0")),
+            _ => View::Null,
+        }
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        if let View::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// Writes the value as JSON.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            View::Null => out.extend_from_slice(b"null"),
+            View::Bool(true) => out.extend_from_slice(b"true"),
+            View::Bool(false) => out.extend_from_slice(b"false"),
+            View::Number(text) => out.extend_from_slice(text.as_bytes()),
+            View::Text(text) => json::write_string(text.as_bytes(), out),
+            View::Array(Seq::Json(text)) | View::Object(Seq::Json(text)) => write_line(text, out),
+            View::Array(Seq::Nodes { batch, list }) => batch.write_value(Value::Array(*list), out),
+            View::Object(Seq::Nodes { batch, list }) => batch.write_value(Value::Object(*list), out),
+        }
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<View<'a>> {
+        match self {
+            View::Object(Seq::Json(text)) => json::members(text)
+                .find(
+                    |(key, _)| {
+                        if key.contains(&b'\\') { json::unescape(key) == name } else { *key == name.as_bytes() }
+                    },
+                )
+                .map(|(_, value)| View::of_json(value)),
+            View::Array(Seq::Json(text)) => {
+                let wanted = array_index(name, || json::members(text).count())?;
+                json::members(text).nth(wanted).map(|(_, value)| View::of_json(value))
+            }
+            View::Object(Seq::Nodes { batch, list }) => {
+                batch.find(*list, name.as_bytes()).map(|n| batch.view(batch.nodes[n as usize].value))
+            }
+            View::Array(Seq::Nodes { batch, list }) => {
+                batch.nth(*list, name).map(|n| batch.view(batch.nodes[n as usize].value))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The members of a container.
+#[derive(Clone, Copy, Debug)]
+pub enum Seq<'a> {
+    Json(&'a [u8]),
+    Nodes { batch: &'a Batch, list: List },
+}
+
+impl<'a> Seq<'a> {
+    /// Keys (empty in arrays) and values, in order.
+    pub fn entries(&self) -> Entries<'a> {
+        match self {
+            Seq::Json(text) => Entries::Json(json::members(text)),
+            Seq::Nodes { batch, list } => Entries::Nodes { batch, at: list.0 },
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries().next().is_none()
+    }
+}
+
+pub enum Entries<'a> {
+    Json(json::Members<'a>),
+    Nodes { batch: &'a Batch, at: u32 },
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (Cow<'a, str>, View<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Entries::Json(members) => members.next().map(|(k, v)| (json::unescape(k), View::of_json(v))),
+            Entries::Nodes { batch, at } => {
+                if *at == NONE {
+                    return None;
+                }
+                let node = batch.nodes[*at as usize];
+                *at = node.next;
+                Some((String::from_utf8_lossy(batch.bytes(node.key)), batch.view(node.value)))
+            }
+        }
+    }
+}
