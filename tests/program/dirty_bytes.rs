@@ -224,8 +224,9 @@ fn a_cut_at_any_boundary_changes_nothing() {
     let want = whole(&pipeline, &input);
     assert_eq!(want.len(), 18 + 9);
     // handed over at the first whole line after the cut; everything odd stands at the beginning, and at line ends
-    let odd =
-        |at: &usize| *at < 700 || at % 31 == 0 || input[at.saturating_sub(6)..].iter().take(12).any(|b| *b == b'\n');
+    let odd = |at: &usize| {
+        *at < 700 || at.is_multiple_of(31) || input[at.saturating_sub(6)..].iter().take(12).any(|b| *b == b'\n')
+    };
     for at in (1..=input.len()).filter(odd) {
         let limits = Limits { batch_bytes: at, line_bytes_max: 1024 };
         assert_eq!(fates(&pipeline, &mut Bytes::Stream(Box::new(&input[..])), limits, || {}), want, "cut at {at}");
