@@ -35,6 +35,10 @@ pub struct Pipeline {
     pub index_pattern: String,
     pub output: output::Config,
     pub letters: PathBuf,
+    /// The folder of what outlives a run.
+    pub state: PathBuf,
+    /// Saved positions are not looked at, and then replaced.
+    pub from_start: bool,
     pub tuning: Tuning,
     /// The clock stands still at this time.
     pub now: Option<Time>,
