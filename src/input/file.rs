@@ -68,11 +68,7 @@ impl Config {
 
     /// How many bytes there are to read; none if a file is compressed or cannot be looked at.
     pub fn bytes(&self) -> Option<u64> {
-        self.files().ok()?.iter().try_fold(0, |sum, path| {
-            let mut file = File::open(path).ok()?;
-            let bytes = file.metadata().ok()?.len();
-            matches!(compression(&mut file), Ok(Compression::None)).then_some(sum + bytes)
-        })
+        self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
     /// Reads all files. One that cannot be read to its end does not keep the others from it; the first such error
@@ -96,6 +92,13 @@ impl Config {
         });
         failed.into_inner().ok().flatten().map_or(Ok(()), Err)
     }
+}
+
+/// The bytes of a file's text; none if it is compressed or cannot be looked at.
+pub fn text_size(path: &Path) -> Option<u64> {
+    let mut file = File::open(path).ok()?;
+    let bytes = file.metadata().ok()?.len();
+    matches!(compression(&mut file), Ok(Compression::None)).then_some(bytes)
 }
 
 /// Reads what is new in a file.

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod explain;
 pub mod pack;
+pub mod positions;
 pub mod progress;
 pub mod read;
 pub mod run;
