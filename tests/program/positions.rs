@@ -294,7 +294,7 @@ fn two_pipelines_do_not_share_positions() {
 }
 
 /// How many times a run is killed, unless the environment says otherwise.
-const KILLS: u64 = 40;
+const KILLS: u64 = 30;
 /// Of an event with its line feed: a divisor of a page, so that no reader sees a part of a line.
 const LINE_BYTES: usize = 128;
 
@@ -327,7 +327,7 @@ fn killed_at_random_moments_no_row_is_written_twice() {
             while !ends.load(Ordering::Relaxed) {
                 let path = folder.join(format!("{}.log", random.u8(0..6)));
                 let from = written.load(Ordering::Relaxed);
-                let count = random.u64(1..200);
+                let count = random.u64(1..120);
                 let guard = rotating.lock().expect("no panic");
                 append(&path, &(from..from + count).map(padded).collect::<String>());
                 written.store(from + count, Ordering::Relaxed);
