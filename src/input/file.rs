@@ -79,6 +79,10 @@ impl Config {
             return Ok(());
         }
         for path in self.files()? {
+            let at = std::fs::metadata(&path).map(|meta| (meta.dev(), meta.ino()));
+            if at.is_ok_and(|(device, inode)| known.is_known(device, inode, &absolute(&path))) {
+                continue;
+            }
             // one that cannot be read is told of when it is read
             let Ok(opened) = Opened::find(&path, known) else { continue };
             if opened.has_moved {

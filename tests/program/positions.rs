@@ -256,6 +256,22 @@ fn positions_that_cannot_be_used_stop_a_run() {
     assert_eq!(onceline.run(b"").settled().count("duplicates"), 100);
 }
 
+/// A folder in the draft's place stands for a disk that takes nothing: it delivers all, and says once what it cannot.
+#[test]
+fn positions_that_cannot_be_saved() {
+    let onceline = reading(NDJSON);
+    append(&onceline.path("in/a"), &lines(0..1000));
+    let blocked = onceline.path("state/positions.json.new");
+    fs::create_dir_all(&blocked).expect("a folder");
+    let run = onceline.run(b"").adds_up();
+    assert_eq!((run.status, run.count("created")), (Some(1), 1000), "{}", run.stderr);
+    assert_eq!(run.stderr.matches("positions cannot be saved").count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("positions are not saved: the next run reads some of it again"), "{}", run.stderr);
+    fs::remove_dir(&blocked).expect("remove");
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 1000);
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
+}
+
 #[test]
 fn one_process_on_a_state_folder() {
     let onceline = Onceline::new(
@@ -349,7 +365,9 @@ fn killed_at_random_moments_no_row_is_written_twice() {
             let name = folder.join(format!("{}.log", random.u8(0..6)));
             let number = random.u32(..);
             match random.u8(0..6) {
-                0 | 1 if name.exists() => fs::rename(&name, folder.join(format!("{number}.old"))).expect("rename"),
+                0 | 1 if name.try_exists().expect("a folder") => {
+                    fs::rename(&name, folder.join(format!("{number}.old"))).expect("rename")
+                }
                 2 => {
                     let all = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
                     let mut old: Vec<_> = all.filter(|path| path.extension().is_some_and(|end| end == "old")).collect();
