@@ -12,9 +12,11 @@
 
 use std::cell::RefCell;
 
+use sha2::{Digest, Sha256};
+
 use super::{Codec, Record};
 use crate::ack::Reason;
-use crate::batch::{Batch, Fate, New, Span};
+use crate::batch::{Batch, Fate, New, Part, Span};
 use crate::field::FieldRef;
 use crate::json::{self, Bad, Entry, Scanner};
 use crate::stamp::dead;
@@ -81,9 +83,10 @@ impl Json {
         if json::members(array).next().is_none() {
             return batch.push(record.span, record.offset).end(Fate::Dropped);
         }
-        for (place, (_, element)) in json::members(array).enumerate() {
+        let digest = batch.write(&Sha256::digest(batch.bytes(record.span)));
+        for (number, (_, element)) in json::members(array).enumerate() {
             push_object(batch, record, element, scratch);
-            batch.set_last_place(place as u32);
+            batch.set_last_part(Part { number: number as u32, record: digest });
         }
     }
 
