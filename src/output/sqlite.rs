@@ -89,7 +89,11 @@ impl Sqlite {
             acks.settle(&parcel.receipt, Tally::default(), refused);
         }
         // letters of all that was read up to here are on the disk before the positions say that it was
-        let Some(moved) = acks.flush(Some((&parcel.receipt, rows))) else { return Ok(false) };
+        let moved = match parcel.receipt.claim() {
+            Some(_) => acks.flush(Some((&parcel.receipt, rows))),
+            None => Some(Vec::new()),
+        };
+        let Some(moved) = moved else { return Ok(false) };
         let Some(tally) = self.patiently(phases, |sqlite| sqlite.write(parcel, &moved))? else { return Ok(false) };
         acks.settle(&parcel.receipt, tally, Vec::new());
         Ok(true)
