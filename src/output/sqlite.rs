@@ -22,6 +22,7 @@ use anyhow::Context;
 use rusqlite::{Connection, ErrorCode};
 
 use super::{Action, Form, Item, Output, Parcel, Parcels, Phase, Phases};
+use crate::ack::positions::Saved;
 use crate::ack::{Acks, Letter, Reason, Tally};
 use crate::config::Section;
 use crate::input::identity::Position;
@@ -232,15 +233,17 @@ impl Output for Sqlite {
     }
 
     fn positions(&mut self, from_start: bool) -> anyhow::Result<Option<Vec<Position>>> {
+        let failed = || format!("cannot forget positions in {}", self.config.path.display());
         if from_start {
-            positions::forget_all(&self.connection, &self.pipeline)?;
+            positions::forget_all(&self.connection, &self.pipeline).with_context(failed)?;
             return Ok(Some(Vec::new()));
         }
         let saved = positions::load(&self.connection, &self.pipeline, &self.config.path)?;
         let now_secs = Time::now().secs;
         let (gone, kept): (Vec<_>, Vec<_>) = saved.into_iter().partition(|saved| saved.is_forgotten(now_secs));
-        let position = |saved: crate::ack::positions::Saved| saved.position;
-        positions::forget(&self.connection, &self.pipeline, &gone.into_iter().map(position).collect::<Vec<_>>())?;
+        let position = |saved: Saved| saved.position;
+        let gone: Vec<Position> = gone.into_iter().map(position).collect();
+        positions::forget(&self.connection, &self.pipeline, &gone).with_context(failed)?;
         Ok(Some(kept.into_iter().map(position).collect()))
     }
 

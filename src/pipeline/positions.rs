@@ -40,6 +40,16 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// Where positions of files are saved, in words.
+    pub fn positions_words(&self) -> Option<String> {
+        self.saves_in().map(|_| match self.positions() {
+            Place::State(_) => "in the state folder".to_string(),
+            Place::Database { path, .. } => format!("in {}, with the rows", path.display()),
+        })
+    }
+}
+
 impl Place<'_> {
     /// What was saved, by path.
     pub fn saved(&self) -> anyhow::Result<Vec<Saved>> {

@@ -180,6 +180,27 @@ fn from_start_reads_all_and_saves_again() {
     }
 }
 
+/// A run that is told to stop saves how far it came.
+#[test]
+fn stopped_in_the_middle() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        append(&onceline.path("in/a"), &lines(0..60_000));
+        let out = onceline.path(if output == SQLITE { "out.sqlite-wal" } else { "out.ndjson" });
+        let running = onceline.start(b"");
+        let started = Instant::now();
+        while fs::metadata(&out).map_or(0, |meta| meta.len()) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        running.signal(Signal::TERM);
+        let before = running.wait().settled().count("events_in");
+        assert!(before < 60_000, "it was not stopped in the middle");
+        let run = onceline.run(b"").settled();
+        assert_eq!(run.counts(["events_in", "duplicates"]), [60_000 - before, 0], "{output}");
+    }
+}
+
 fn positions(onceline: &Onceline, command: &str, args: &[&str]) -> Run {
     let all = [&["positions", command, "pipeline.toml", "--state", "state"], args].concat();
     onceline.call(&all, b"")
