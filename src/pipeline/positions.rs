@@ -38,9 +38,7 @@ impl Pipeline {
             Place::Database { path, pipeline } => format!("{} as those of `{pipeline}`", shown(path)),
         })
     }
-}
 
-impl Pipeline {
     /// Where positions of files are saved, in words.
     pub fn positions_words(&self) -> Option<String> {
         self.saves_in().map(|_| match self.positions() {
