@@ -5,6 +5,7 @@ mod command_line;
 mod dirty_bytes;
 mod engines;
 mod pipelines;
+mod positions;
 #[path = "../rig/mod.rs"]
 mod rig;
 
