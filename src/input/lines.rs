@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Limits;
+use super::identity::Tail;
 use crate::batch::HEAD;
 use crate::codec::{Block, TooLong};
 use crate::pool::{Buffer, Pool};
@@ -84,17 +85,24 @@ pub struct Cutter {
     searched: usize,
     /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
     skipped: Option<Skipped>,
+    /// The end of the last block, and of what was passed over behind it.
+    tail: Tail,
 }
 
 impl Cutter {
-    /// A cutter of what stands at `offset` of a source and behind.
-    pub fn new(limits: Limits, pool: &Pool, offset: u64) -> Cutter {
+    /// A cutter of what stands in a source at `offset` and behind; before it stands `tail`.
+    pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
         let mut buffer = pool.take();
         buffer.reserve(limits.batch_bytes);
-        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None }
+        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None, tail }
     }
 
-    /// Where in the source goes on what was read.
+    /// What stands before the place where the last block ends; not within a line that is too long.
+    pub fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// Up to where the source was read.
     pub fn end(&self) -> u64 {
         self.offset + self.buffer.len() as u64 + self.skipped.map_or(0, |skipped| skipped.bytes)
     }
@@ -116,6 +124,7 @@ impl Cutter {
         self.searched = self.buffer.len();
         if self.buffer.len() > self.kept_bytes() {
             self.skipped = Some(Skipped::default());
+            self.tail.push(&self.buffer[..self.kept_bytes()]);
             self.skip_from(self.kept_bytes());
         }
         None
@@ -131,6 +140,7 @@ impl Cutter {
         if let (Some(skipped), [.., last]) = (&mut self.skipped, &self.buffer[from..]) {
             skipped.bytes += (self.buffer.len() - from) as u64;
             skipped.ends_with_cr = *last == b'\r';
+            self.tail.push(&self.buffer[from..]);
         }
         self.buffer.truncate(from);
     }
@@ -149,6 +159,7 @@ impl Cutter {
         let ends_with_cr = rest[..line_end].last().map_or(skipped.ends_with_cr, |last| *last == b'\r');
         let line = kept as u64 + skipped.bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
+        self.tail.push(&rest[..consumed]);
         let block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
         self.offset += covered - kept as u64;
         self.buffer.extend_from_slice(&rest[consumed..]);
@@ -160,6 +171,9 @@ impl Cutter {
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
+        if too_long.is_none() {
+            self.tail.push(&self.buffer);
+        }
         let bytes = std::mem::replace(&mut self.buffer, next);
         let block = Block { bytes, offset: self.offset, too_long };
         self.offset += cut as u64;
@@ -176,7 +190,7 @@ struct State<'a, 'b> {
 
 impl<'a, 'b> State<'a, 'b> {
     fn new(limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
-        State { cutter: Cutter::new(limits, pool, 0), take, head: Vec::new() }
+        State { cutter: Cutter::new(limits, pool, 0, Tail::default()), take, head: Vec::new() }
     }
 
     fn has_lines(&self) -> bool {
