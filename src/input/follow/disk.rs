@@ -57,8 +57,8 @@ pub struct Stat {
     pub written: Changed,
     /// When anything was changed, names and rights too.
     pub touched: Changed,
-    /// How many names it has; none once it was deleted.
-    pub names: u64,
+    /// When the file was made, where the file system knows: an inode used again has another.
+    pub born: Option<Changed>,
 }
 
 /// The disk of this machine.
@@ -118,7 +118,10 @@ fn stat(meta: &std::fs::Metadata) -> Stat {
         bytes: meta.len(),
         written: (meta.mtime(), meta.mtime_nsec()),
         touched: (meta.ctime(), meta.ctime_nsec()),
-        names: meta.nlink(),
+        born: meta.created().ok().and_then(|time| {
+            let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+            Some((since.as_secs() as i64, i64::from(since.subsec_nanos())))
+        }),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::time::Duration;
 
-use super::disk::{OpenFile, Stat, read_some};
+use super::disk::{Changed, OpenFile, Stat, read_some};
 use crate::input::identity::{HEAD, Position, Print};
 
 /// Device and inode.
@@ -15,6 +15,11 @@ pub type Inode = (u64, u64);
 
 pub fn inode_of(stat: &Stat) -> Inode {
     (stat.device, stat.inode)
+}
+
+/// Whether files were made at different times.
+pub fn is_other(one: Option<Changed>, two: Option<Changed>) -> bool {
+    one.zip(two).is_some_and(|(one, two)| one != two)
 }
 
 /// Whether `position` is a place in this file, by head and tail.
@@ -28,12 +33,20 @@ pub fn fits(file: &impl OpenFile, position: &Position) -> io::Result<bool> {
 /// Known places whose files are no longer where they were: saved ones not met yet, and those of files that went.
 #[derive(Debug, Default)]
 pub struct Gone {
-    places: BTreeMap<u64, (Position, Duration)>,
+    places: BTreeMap<u64, Place>,
     by_inode: HashMap<Inode, BTreeSet<u64>>,
     by_head: HashMap<Print, BTreeSet<u64>>,
     /// How many heads there are of each length.
     lengths: BTreeMap<u16, usize>,
     next: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    position: Position,
+    /// When the file was made, as far as that is known.
+    born: Option<Changed>,
+    since: Duration,
 }
 
 /// So long a place is known whose file is nowhere.
@@ -42,18 +55,18 @@ const KEPT: Duration = Duration::from_secs(30 * 86_400);
 const KEPT_MAX: usize = 20_000;
 
 impl Gone {
-    pub fn insert(&mut self, position: Position, now: Duration) {
+    pub fn insert(&mut self, position: Position, born: Option<Changed>, since: Duration) {
         let number = self.next;
         self.next += 1;
         let identity = position.identity;
         self.by_inode.entry((identity.device, identity.inode)).or_default().insert(number);
         self.by_head.entry(identity.head).or_default().insert(number);
         *self.lengths.entry(identity.head.bytes).or_default() += 1;
-        self.places.insert(number, (position, now));
+        self.places.insert(number, Place { position, born, since });
     }
 
     pub fn remove(&mut self, number: u64) -> Option<Position> {
-        let (position, _) = self.places.remove(&number)?;
+        let Place { position, .. } = self.places.remove(&number)?;
         let identity = position.identity;
         let inode = (identity.device, identity.inode);
         if let Some(numbers) = self.by_inode.get_mut(&inode) {
@@ -77,9 +90,11 @@ impl Gone {
         Some(position)
     }
 
-    /// Places of files that had this inode, the last known first.
-    pub fn of_inode(&self, inode: Inode) -> Vec<u64> {
-        self.by_inode.get(&inode).into_iter().flatten().rev().copied().collect()
+    /// Places of files that had this inode, unless it is known that it was used again.
+    pub fn of_inode(&self, stat: &Stat) -> Vec<u64> {
+        let numbers = self.by_inode.get(&inode_of(stat)).into_iter().flatten().copied();
+        let again = |number: &u64| self.places.get(number).is_some_and(|place| is_other(place.born, stat.born));
+        numbers.filter(|number| !again(number)).collect()
     }
 
     /// Places of files that began as `beginning` does.
@@ -91,20 +106,20 @@ impl Gone {
     }
 
     pub fn get(&self, number: u64) -> Option<&Position> {
-        self.places.get(&number).map(|(position, _)| position)
+        self.places.get(&number).map(|place| &place.position)
     }
 
     /// Gives up what is known for too long, or too much of it.
     pub fn forget(&mut self, now: Duration) -> Vec<Position> {
         let over = self.places.len().saturating_sub(KEPT_MAX);
         let old = self.places.iter().enumerate();
-        let old = old.filter(|(place, (_, (_, since)))| *place < over || now.saturating_sub(*since) > KEPT);
+        let old = old.filter(|(at, (_, place))| *at < over || now.saturating_sub(place.since) > KEPT);
         let old: Vec<u64> = old.map(|(_, (number, _))| *number).collect();
         old.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
     pub fn positions(&self) -> impl Iterator<Item = &Position> {
-        self.places.values().map(|(position, _)| position)
+        self.places.values().map(|place| &place.position)
     }
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::disk::{Disk, Kind, OpenFile, Stat, read_some};
+use super::disk::{Changed, Disk, Kind, OpenFile, Stat, read_some};
 use super::known::{self, Gone, Inode, inode_of};
 use super::packed::{Compression, Text};
 use super::pattern::{Folders, Paths, leaves_out};
@@ -79,6 +79,8 @@ pub(super) struct Tracked<F> {
     pub path: PathBuf,
     pub identity: Identity,
     pub mark: Mark,
+    /// When it was made.
+    pub born: Option<Changed>,
     /// The file as it was when it was read to its end; as long as it is so, there is nothing to read.
     pub stat: Option<Stat>,
     /// It was looked at again after that: clocks of disks are coarse, so a change soon after may not show.
@@ -142,7 +144,7 @@ impl<D: Disk> Machine<D> {
     /// A machine that goes on from the `known` places.
     pub fn new(disk: D, rules: Rules, limits: Limits, pool: &Pool, known: Vec<Position>) -> Machine<D> {
         let mut gone = Gone::default();
-        known.into_iter().for_each(|position| gone.insert(position, Duration::ZERO));
+        known.into_iter().for_each(|position| gone.insert(position, None, Duration::ZERO));
         Machine {
             disk,
             rules,
@@ -224,9 +226,14 @@ impl<D: Disk> Machine<D> {
         };
         if let Some(number) = self.by_path.get(path).copied() {
             self.look(number);
-        } else if self.rules.patterns.iter().any(|p| p.matches_path(path)) && !leaves_out(&self.rules.exclude, path) {
+        } else if self.is_wanted(path) {
             self.stale = true;
         }
+    }
+
+    /// Whether a pattern leads to this path.
+    pub(super) fn is_wanted(&self, path: &Path) -> bool {
+        self.rules.patterns.iter().any(|p| p.matches_path(path)) && !leaves_out(&self.rules.exclude, path)
     }
 
     pub(super) fn queue(&mut self, number: FileNumber) {
@@ -409,7 +416,11 @@ impl<D: Disk> Machine<D> {
             let inodes = names.entry(folder).or_insert_with_key(|folder| files_by_inode(&self.disk, folders, folder));
             let there = inodes.get(&file.identity.inode);
             let there = there.and_then(|path| self.disk.stat(path).ok().map(|stat| (path.clone(), stat)));
-            match there.filter(|(_, stat)| inode_of(stat) == file.inode()) {
+            let is_it = |path: &Path, stat: &Stat| {
+                let same = file.born.is_some() && stat.born == file.born;
+                inode_of(stat) == file.inode() && (file.is_open() || same || self.is_proved(path, &file.position()))
+            };
+            match there.filter(|(path, stat)| is_it(path, stat)) {
                 Some((path, stat)) => {
                     if !self.meet(number, path, take) {
                         return false;
@@ -442,12 +453,19 @@ impl<D: Disk> Machine<D> {
             let Ok(stat) = self.disk.stat(path) else { continue };
             let is_it = inode_of(&stat) == (known.identity.device, known.identity.inode)
                 && !self.by_inode.contains_key(&inode_of(&stat))
-                && self.disk.open(path).is_ok_and(|file| known::fits(&file, &known).unwrap_or(false));
+                && self.is_proved(path, &known);
             if is_it && !self.adopt(path.clone(), &stat, false, take) {
                 return false;
             }
         }
         true
+    }
+
+    /// Whether the bytes at a path show that it is a known file; its inode alone proves nothing, since it may have
+    /// been used again.
+    fn is_proved(&self, path: &Path, known: &Position) -> bool {
+        known.identity.head.bytes > 0
+            && self.disk.open(path).is_ok_and(|file| known::fits(&file, known).unwrap_or(false))
     }
 
     /// A file that cannot be read any more: what is known of it is kept for the one that may turn out to be it.
@@ -467,7 +485,7 @@ impl<D: Disk> Machine<D> {
             let path = file.path.display();
             tracing::warn!(%path, bytes = file.half, "a file ended in a half line, which is left out");
         }
-        self.gone.insert(file.position(), self.now);
+        self.gone.insert(file.position(), file.born, self.now);
         take(Told::Ended { file: number })
     }
 
@@ -492,9 +510,8 @@ impl<D: Disk> Machine<D> {
             }
         };
         self.troubled.remove(&path);
-        let identity = Identity { device: stat.device, inode: stat.inode, head: Print::head(&head) };
         let form = if packed { Form::Settling(*stat, self.now) } else { Form::Plain(None) };
-        let number = self.track(path, identity, mark, form);
+        let number = self.track(path, stat, &head, mark, form);
         drop(file);
         if packed {
             return true;
@@ -511,13 +528,23 @@ impl<D: Disk> Machine<D> {
     }
 
     /// A file more.
-    pub(super) fn track(&mut self, path: PathBuf, identity: Identity, mark: Mark, form: Form<D::File>) -> FileNumber {
+    pub(super) fn track(
+        &mut self,
+        path: PathBuf,
+        stat: &Stat,
+        head: &[u8],
+        mark: Mark,
+        form: Form<D::File>,
+    ) -> FileNumber {
+        let identity = Identity { device: stat.device, inode: stat.inode, head: Print::head(head) };
+        let born = stat.born;
         let number = self.next;
         self.next += 1;
         let tracked = Tracked {
             path: path.clone(),
             identity,
             mark,
+            born,
             stat: None,
             sure: false,
             half: 0,
@@ -555,7 +582,7 @@ impl<D: Disk> Machine<D> {
         let by_head = self.gone.of_head(&beginning);
         let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| known::may_have_moved(known, path, stat));
         let moved: Vec<u64> = by_head.into_iter().filter(moved).collect();
-        for candidates in [self.gone.of_inode(inode_of(stat)), moved] {
+        for candidates in [self.gone.of_inode(stat), moved] {
             let mut best: Option<(u64, u64)> = None;
             for number in candidates {
                 let Some(known) = self.gone.get(number) else { continue };
@@ -660,7 +687,7 @@ impl<F> Tracked<F> {
 impl Stat {
     /// Whether the bytes may be others than those that were there at `self`.
     pub fn changed(&self, now: &Stat) -> bool {
-        (self.bytes, self.written, self.touched) != (now.bytes, now.written, now.touched)
+        (self.bytes, self.written, self.touched, self.born) != (now.bytes, now.written, now.touched, now.born)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
-use super::known::{inode_of, may_be_packed};
+use super::known::{inode_of, is_other, may_be_packed};
 use super::machine::{FileNumber, Form, Machine, Open, Take, Told, Tracked};
 use super::packed::{Compression, Text};
 use crate::codec::Block;
@@ -80,7 +80,9 @@ impl<D: Disk> Machine<D> {
                 tracing::info!(path = %path.display(), offset = file.mark.offset, "a file was truncated or replaced; it is read from its beginning");
                 // what waited for its end is no half line of the file that is there now
                 file.half = 0;
-                self.lose(number, take) && (!named || self.adopt(path, &stat, false, take))
+                // what was open is surely the same file, though with other bytes
+                let follow = named && (was_open || self.is_wanted(&path));
+                self.lose(number, take) && (!follow || self.adopt(path, &stat, false, take))
             }
             Ok(Got::Compressed(stat)) => {
                 file.form = Form::Settling(stat, now);
@@ -122,11 +124,11 @@ impl<D: Disk> Machine<D> {
             }
         };
         let own = file.began.then(|| file.position());
-        let Some((text, found)) = self.place_in(number, text) else { return true };
+        let Some((text, found)) = self.place_in(number, &stat, text) else { return true };
         let is_own = found.as_ref().is_some_and(|(position, place)| place.is_none() && own.as_ref() == Some(position));
         let was = found.and_then(|(_, place)| place).and_then(|place| self.gone.remove(place));
-        let head = &text.beginning[..usize::try_from(text.offset).unwrap_or(HEAD).min(text.beginning.len())];
-        let identity = Identity { device: inode.0, inode: inode.1, head: Print::head(head) };
+        let head = text.beginning[..usize::try_from(text.offset).unwrap_or(HEAD).min(text.beginning.len())].to_vec();
+        let identity = Identity { device: inode.0, inode: inode.1, head: Print::head(&head) };
         let mark = Mark { offset: text.offset, tail: text.tail.print() };
         let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
         let form = Form::Packed(Box::new((text, cutter)), stat);
@@ -141,21 +143,21 @@ impl<D: Disk> Machine<D> {
         if !self.lose(number, take) {
             return false;
         }
-        let number = self.track(path, identity, mark, form);
+        let number = self.track(path, &stat, &head, mark, form);
         self.queue(number);
         self.begin(number, was.as_ref(), take)
     }
 
     /// The text at the place from where on it is new: behind what was read of it, or of the file it was made of;
     /// and the known place that is, with its number if it is one of those gone. None if it cannot be read now.
-    fn place_in(&mut self, number: FileNumber, mut text: Text) -> Option<(Text, Option<Known>)> {
+    fn place_in(&self, number: FileNumber, stat: &Stat, mut text: Text) -> Option<(Text, Option<Known>)> {
         let file = self.files.get(&number)?;
         let inode = file.inode();
         let mut known: Vec<Known> = Vec::new();
         if file.began {
             known.push((file.position(), None));
         }
-        let gone = self.gone.of_inode(inode).into_iter().chain(self.gone.of_head(&text.beginning));
+        let gone = self.gone.of_inode(stat).into_iter().chain(self.gone.of_head(&text.beginning));
         known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Some(place)))));
         let others = self.files.iter().filter(|(other, file)| **other != number && file.began);
         known.extend(others.map(|(_, file)| (file.position(), None)));
@@ -242,6 +244,9 @@ fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: Limits, pool: &P
             let stat = opened.stat()?;
             if inode_of(&stat) != (file.identity.device, file.identity.inode) {
                 return Ok(Got::Missing);
+            }
+            if is_other(file.born, stat.born) {
+                return Ok(Got::Replaced(stat));
             }
             match resume(opened, &file.identity, &file.mark)? {
                 Some(open) => form.insert(open),
