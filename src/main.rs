@@ -356,7 +356,13 @@ fn write_summary(
     let mut object = total.to_json(seconds);
     if plans.len() > 1 {
         let each = plans.iter().zip(endings);
-        let each = each.map(|((_, plan), ending)| (plan.pipeline.name.clone(), ending.summary.to_json(seconds).into()));
+        // two files of one name are told apart by their folders
+        let is_shared = |name: &str| plans.iter().filter(|(_, plan)| plan.pipeline.name == name).count() > 1;
+        let each = each.map(|((path, plan), ending)| {
+            let name = &plan.pipeline.name;
+            let name = if is_shared(name) { path.display().to_string() } else { name.clone() };
+            (name, ending.summary.to_json(seconds).into())
+        });
         object.insert("pipelines".to_string(), serde_json::Value::Object(each.collect()));
     }
     let text = format!("{}\n", serde_json::Value::Object(object));
