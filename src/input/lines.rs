@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Limits;
-use super::identity::Tail;
+use super::identity::{Mark, Tail};
 use crate::batch::HEAD;
 use crate::codec::{Block, TooLong};
 use crate::pool::{Buffer, Pool};
@@ -31,18 +31,28 @@ enum Filled {
     End,
 }
 
+/// Where reading begins: after `offset` bytes, which begin with `head` and end with `tail`.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    pub offset: u64,
+    /// The first bytes of the source, those after `offset` too as far as they are known.
+    pub head: Vec<u8>,
+    pub tail: Tail,
+}
+
 /// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
 pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
 
-/// Reads `bytes` to the end, or until `running` says no or nobody takes blocks any more.
+/// Reads `bytes`, which stand at `start`, to the end, or until `running` says no or nobody takes blocks any more.
 pub fn read(
     bytes: &mut Bytes<'_>,
+    start: Start,
     limits: Limits,
     pool: &Pool,
     running: &dyn Fn() -> bool,
     take: &mut Take<'_>,
 ) -> io::Result<()> {
-    let mut state = State::new(limits, pool, take);
+    let mut state = State::new(start, limits, pool, take);
     while running() {
         let pending = state.has_lines();
         let filled = bytes.fill(&mut state.cutter.buffer, limits.batch_bytes, pending);
@@ -100,6 +110,11 @@ impl Cutter {
     /// What stands before the place where the last block ends; not within a line that is too long.
     pub fn tail(&self) -> Tail {
         self.tail
+    }
+
+    /// The place where the last block ends.
+    pub fn mark(&self) -> Mark {
+        Mark { offset: self.offset, tail: self.tail.print() }
     }
 
     /// Up to where the source was read.
@@ -160,8 +175,9 @@ impl Cutter {
         let line = kept as u64 + skipped.bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
         self.tail.push(&rest[..consumed]);
-        let block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
+        let mut block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
         self.offset += covered - kept as u64;
+        block.mark = found.is_some().then(|| self.mark());
         self.buffer.extend_from_slice(&rest[consumed..]);
         Some(block)
     }
@@ -171,11 +187,15 @@ impl Cutter {
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
+        let mut mark = None;
         if too_long.is_none() {
-            self.tail.push(&self.buffer);
+            let whole = memchr::memrchr(b'\n', &self.buffer).map_or(0, |at| at + 1);
+            self.tail.push(&self.buffer[..whole]);
+            mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
+            self.tail.push(&self.buffer[whole..]);
         }
         let bytes = std::mem::replace(&mut self.buffer, next);
-        let block = Block { bytes, offset: self.offset, too_long };
+        let block = Block { bytes, offset: self.offset, too_long, mark };
         self.offset += cut as u64;
         self.searched = 0;
         block
@@ -189,8 +209,9 @@ struct State<'a, 'b> {
 }
 
 impl<'a, 'b> State<'a, 'b> {
-    fn new(limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
-        State { cutter: Cutter::new(limits, pool, 0, Tail::default()), take, head: Vec::new() }
+    fn new(start: Start, limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        let Start { offset, head, tail } = start;
+        State { cutter: Cutter::new(limits, pool, offset, tail), take, head }
     }
 
     fn has_lines(&self) -> bool {
@@ -260,6 +281,7 @@ fn ready(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::identity::Print;
 
     /// Gives `text`, then an error.
     struct Breaks<'a>(&'a [u8]);
@@ -273,9 +295,10 @@ mod tests {
         }
     }
 
+    const LIMITS: Limits = Limits { batch_bytes: 4096, line_bytes_max: 1024 };
+
     #[test]
     fn whole_lines_before_a_break_are_handed_over() {
-        let limits = Limits { batch_bytes: 4096, line_bytes_max: 1024 };
         for (text, want) in [("a\nb\nc", "a\nb\n"), ("a", ""), ("", "")] {
             let mut got = Vec::new();
             let mut take = |block: Block, _: &[u8]| {
@@ -283,8 +306,56 @@ mod tests {
                 true
             };
             let mut bytes = Bytes::Stream(Box::new(Breaks(text.as_bytes())));
-            assert!(read(&mut bytes, limits, &Pool::default(), &|| true, &mut take).is_err());
+            let pool = Pool::default();
+            assert!(read(&mut bytes, Start::default(), LIMITS, &pool, &|| true, &mut take).is_err());
             assert_eq!(String::from_utf8(got).unwrap(), want);
+        }
+    }
+
+    /// The marks of a text that is read from `from` on, with the heads that were known then.
+    fn marks(text: &[u8], from: usize) -> Vec<(Option<Mark>, Vec<u8>)> {
+        let mut got = Vec::new();
+        let mut take = |block: Block, head: &[u8]| {
+            got.push((block.mark, head.to_vec()));
+            true
+        };
+        let mut tail = Tail::default();
+        tail.push(&text[..from]);
+        let start = Start { offset: from as u64, head: text[..from.min(HEAD)].to_vec(), tail };
+        let mut bytes = Bytes::Stream(Box::new(&text[from..]));
+        read(&mut bytes, start, LIMITS, &Pool::default(), &|| true, &mut take).unwrap();
+        got
+    }
+
+    #[test]
+    fn marks_are_the_ends_of_whole_lines() {
+        let long = |end: &str| format!("first\n{}{end}", "x".repeat(3 * LIMITS.batch_bytes));
+        let lines: String = (0..2000).map(|n| format!("line {n}\n")).collect();
+        for (text, from, end) in [
+            ("a\nb\n", 0, Some(4)),
+            ("a\nb\nhalf", 0, Some(4)),
+            ("a\nb\nhalf", 4, None),
+            ("a\nb\n", 4, None),
+            ("half", 0, None),
+            (&lines, 0, Some(lines.len())),
+            (&lines, 7, Some(lines.len())),
+            (&long("\n"), 0, Some(long("\n").len())),
+            (&long("\r\nand"), 0, Some(long("\r\n").len())),
+            (&long(""), 0, Some(6)),
+            (&long(""), 6, None),
+        ] {
+            let got = marks(text.as_bytes(), from);
+            let ends: Vec<Mark> = got.iter().filter_map(|(mark, _)| *mark).collect();
+            assert_eq!(ends.last().map(|mark| mark.offset as usize), end, "{text:.20}");
+            assert!(ends.is_sorted_by_key(|mark| mark.offset));
+            for mark in ends {
+                let before = &text.as_bytes()[..mark.offset as usize];
+                assert_eq!(mark.tail, Print::tail(before), "{text:.20} {}", mark.offset);
+                assert!(before.ends_with(b"\n"));
+            }
+            if let Some((_, head)) = got.last() {
+                assert_eq!(head.len(), text.len().min(HEAD), "{text:.20}");
+            }
         }
     }
 }

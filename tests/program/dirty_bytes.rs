@@ -178,7 +178,8 @@ fn fates(pipeline: &Pipeline, bytes: &mut Bytes<'_>, limits: Limits, mut taken: 
         taken();
         true
     };
-    lines::read(bytes, limits, &Pool::default(), &|| true, &mut take).expect("bytes that can be read");
+    lines::read(bytes, lines::Start::default(), limits, &Pool::default(), &|| true, &mut take)
+        .expect("bytes that can be read");
     out
 }
 

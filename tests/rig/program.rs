@@ -146,7 +146,9 @@ impl Onceline {
             return Vec::new();
         }
         let connection = Connection::open(path).expect("a database");
-        let mut tables = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");
+        let mut tables = connection.prepare(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> '_onceline_positions' ORDER BY name",
+        );
         let tables = tables.as_mut().expect("tables").query_map([], |row| row.get(0)).expect("tables");
         let mut docs = Vec::new();
         for table in tables.map(|name| name.expect("a name")).collect::<Vec<String>>() {

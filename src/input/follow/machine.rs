@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::disk::{Changed, Disk, Kind, OpenFile, Stat, read_some};
-use super::known::{self, Gone, Inode, inode_of};
+use super::gone::{self, Gone, Inode, inode_of};
 use super::packed::{Compression, Text};
 use super::pattern::{Folders, Paths, leaves_out};
 use crate::codec::Block;
@@ -465,7 +465,7 @@ impl<D: Disk> Machine<D> {
     /// been used again.
     fn is_proved(&self, path: &Path, known: &Position) -> bool {
         known.identity.head.bytes > 0
-            && self.disk.open(path).is_ok_and(|file| known::fits(&file, known).unwrap_or(false))
+            && self.disk.open(path).is_ok_and(|file| gone::fits(&file, known).unwrap_or(false))
     }
 
     /// A file that cannot be read any more: what is known of it is kept for the one that may turn out to be it.
@@ -580,13 +580,13 @@ impl<D: Disk> Machine<D> {
     ) -> io::Result<(Mark, Vec<u8>, Option<Position>)> {
         let beginning = read_some(file, 0, HEAD)?;
         let by_head = self.gone.of_head(&beginning);
-        let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| known::may_have_moved(known, path, stat));
+        let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| gone::may_have_moved(known, path, stat));
         let moved: Vec<u64> = by_head.into_iter().filter(moved).collect();
         for candidates in [self.gone.of_inode(stat), moved] {
             let mut best: Option<(u64, u64)> = None;
             for number in candidates {
                 let Some(known) = self.gone.get(number) else { continue };
-                if best.is_none_or(|(_, offset)| known.mark.offset > offset) && known::fits(file, known)? {
+                if best.is_none_or(|(_, offset)| known.mark.offset > offset) && gone::fits(file, known)? {
                     best = Some((number, known.mark.offset));
                 }
             }

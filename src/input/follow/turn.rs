@@ -3,7 +3,7 @@
 use std::io;
 
 use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
-use super::known::{inode_of, is_other, may_be_packed};
+use super::gone::{inode_of, is_other, may_be_packed};
 use super::machine::{FileNumber, Form, Machine, Open, Take, Told, Tracked};
 use super::packed::{Compression, Text};
 use crate::codec::Block;

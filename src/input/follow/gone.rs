@@ -132,5 +132,5 @@ pub fn may_have_moved(known: &Position, path: &std::path::Path, stat: &Stat) -> 
 /// Whether compressed text may be that of `known`, if it fits: its whole head, or all there was of it, is there.
 pub fn may_be_packed(known: &Position) -> bool {
     let head = usize::from(known.identity.head.bytes);
-    head == HEAD || head > 0 && known.mark.offset == head as u64
+    head == HEAD || head > 0 && known.mark.offset <= head as u64
 }
