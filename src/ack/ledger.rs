@@ -17,6 +17,8 @@ pub struct Ledger {
     partitions: Vec<Partition>,
     /// Partitions whose position moved since it was last taken to be saved.
     moved: BTreeSet<u32>,
+    /// Positions of files that were found elsewhere, before they are read.
+    noted: Vec<Position>,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +56,12 @@ impl Ledger {
             last.claim = Some(claim);
         }
         partition
+    }
+
+    /// A file was found elsewhere: its position is saved under its new name with the next that is saved, before
+    /// another file that has its old inode takes its place.
+    pub fn note(&mut self, position: Position) {
+        self.noted.push(position);
     }
 
     /// A batch was read. Batches of a partition are opened in the order of their numbers.
@@ -96,18 +104,18 @@ impl Ledger {
     }
 
     pub fn has_moved(&self) -> bool {
-        !self.moved.is_empty()
+        !self.moved.is_empty() || !self.noted.is_empty()
     }
 
     /// The positions that moved since this was last asked.
     pub fn take_moved(&mut self) -> Vec<Position> {
-        let moved = std::mem::take(&mut self.moved);
-        moved.into_iter().filter_map(|partition| self.position(partition)).collect()
+        let (noted, moved) = (std::mem::take(&mut self.noted), std::mem::take(&mut self.moved));
+        noted.into_iter().chain(moved.into_iter().filter_map(|partition| self.position(partition))).collect()
     }
 
     /// The same, as it will be once batch `number` is settled too. The caller makes it so, or saves nothing.
     pub fn take_moved_with(&mut self, partition: u32, number: u64, claim: Option<&Claim>) -> Vec<Position> {
-        let mut moved = std::mem::take(&mut self.moved);
+        let (noted, mut moved) = (std::mem::take(&mut self.noted), std::mem::take(&mut self.moved));
         let mut next = None;
         if let (Some(claim), Some(part)) = (claim, self.partitions.get_mut(partition as usize))
             && part.batches.first_key_value().is_some_and(|(first, _)| *first == number)
@@ -116,7 +124,8 @@ impl Ledger {
             moved.remove(&partition);
             next = Some(claim.0.at(claim.1));
         }
-        moved.into_iter().filter_map(|partition| self.position(partition)).chain(next).collect()
+        let moved = moved.into_iter().filter_map(|partition| self.position(partition));
+        noted.into_iter().chain(moved).chain(next).collect()
     }
 
     /// Bytes of all partitions before which all is settled.
@@ -225,7 +234,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.partition_moved((file(7), mark(300)));
         assert_eq!(ledger.settled_bytes(), 300);
-        assert_eq!(ledger.take_moved(), [file(7).at(mark(300))]);
+        ledger.note(file(8).at(mark(200)));
+        assert_eq!(ledger.take_moved(), [file(8).at(mark(200)), file(7).at(mark(300))]);
         assert_eq!(ledger.take_moved(), []);
     }
 }

@@ -23,9 +23,10 @@ use anyhow::Context;
 
 use super::Intake;
 use super::follow::{self, pattern::leaves_out};
-use super::identity::{FileKey, HEAD, Identity, Position, Print, TAIL, Tail};
-use super::known::{Asked, Found};
+use super::identity::{FileKey, HEAD, Identity, Mark, Position, Print, TAIL, Tail};
+use super::known::{Asked, Found, Known};
 use super::lines::{Bytes, Start};
+use crate::ack::Shared;
 
 /// How many files are read at the same time: enough to hide the opening of small ones.
 pub const READERS_MAX: usize = 4;
@@ -77,7 +78,26 @@ impl Config {
         self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
-    /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the first such error
+    /// Notes the files that were read elsewhere before. Their positions are then saved with the first that are, and
+    /// so before a new file in their old place takes the old entry.
+    pub fn note_moved(&self, known: &Known, shared: &Shared) -> anyhow::Result<()> {
+        // who follows looks them up by himself
+        if self.follow.is_some() || !known.has_strays() {
+            return Ok(());
+        }
+        for path in self.files()? {
+            // one that cannot be read is told of when it is read
+            let Ok(opened) = Opened::find(&path, known) else { continue };
+            if opened.has_moved {
+                let mark = Mark { offset: opened.start.offset, tail: opened.start.tail.print() };
+                shared.lock().1.note(opened.file.at(mark));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the
+    /// first such error
     /// is given back at the end.
     pub fn run(&self, intake: &Intake) -> anyhow::Result<()> {
         if let Some(config) = &self.follow {
@@ -113,30 +133,45 @@ pub fn text_size(path: &Path) -> Option<u64> {
 /// Reads what is new in a file.
 fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", path.display());
-    let mut text = Text::open(path).with_context(failed)?;
-    let meta = text.file.metadata().with_context(failed)?;
-    let (device, inode) = (meta.dev(), meta.ino());
-    let head = text.head().with_context(failed)?;
-    let mut asked = Asked { device, inode, head: &head, tail_at: &mut |offset| text.go_to(offset) };
-    let found = intake.known.find(&mut asked, &is_in_place).with_context(failed)?;
-    let (shown, absolute) = (path.display(), absolute(path));
-    let (offset, has_moved) = match found {
-        Found::New => (0, false),
-        Found::Replaced => {
-            tracing::info!(path = %shown, "the file was truncated or replaced: reading it from its beginning");
-            (0, false)
-        }
-        Found::Same(position) => (position.mark.offset, position.path != absolute),
-        Found::Moved(position) => {
-            tracing::info!(path = %shown, was = %position.path.display(), "the file was read elsewhere: going on");
-            (position.mark.offset, true)
-        }
-    };
-    // it was there a moment ago; cut short since, it ends here, and is found replaced the next time
-    let Some(tail) = text.go_to(offset).with_context(failed)? else { return Ok(()) };
-    let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) } };
-    let start = Start { offset, head, tail };
-    intake.read_file(&mut text.bytes(), start, &shown.to_string(), file, has_moved).with_context(failed)
+    let Opened { mut text, start, file, has_moved } = Opened::find(path, &intake.known).with_context(failed)?;
+    let name = path.display().to_string();
+    intake.read_file(&mut text.bytes(), start, &name, file, has_moved).with_context(failed)
+}
+
+/// A file at the place where its reading goes on.
+struct Opened {
+    text: Text,
+    start: Start,
+    file: FileKey,
+    /// Its position was saved under another name.
+    has_moved: bool,
+}
+
+impl Opened {
+    fn find(path: &Path, known: &Known) -> io::Result<Opened> {
+        let mut text = Text::open(path)?;
+        let meta = text.file.metadata()?;
+        let (device, inode) = (meta.dev(), meta.ino());
+        let head = text.head()?;
+        let mut asked = Asked { device, inode, head: &head, tail_at: &mut |offset| text.go_to(offset) };
+        let found = known.find(&mut asked, &is_in_place)?;
+        let (shown, absolute) = (path.display(), absolute(path));
+        let (offset, has_moved) = match found {
+            Found::New => (0, false),
+            Found::Replaced => {
+                tracing::info!(path = %shown, "the file was truncated or replaced: reading it from its beginning");
+                (0, false)
+            }
+            Found::Same(position) => (position.mark.offset, position.path != absolute),
+            Found::Moved(position) => {
+                tracing::info!(path = %shown, was = %position.path.display(), "the file was read elsewhere: going on");
+                (position.mark.offset, true)
+            }
+        };
+        let tail = text.go_to(offset)?.ok_or_else(|| io::Error::other("it was cut short just now"))?;
+        let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) } };
+        Ok(Opened { text, start: Start { offset, head, tail }, file, has_moved })
+    }
 }
 
 /// Whether a known file is still at its path with what was read of it. One that cannot be looked at is.

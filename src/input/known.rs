@@ -62,6 +62,11 @@ impl Known {
         &self.positions
     }
 
+    /// Whether a known file is no longer at its path, so that another may turn out to be it.
+    pub fn has_strays(&self) -> bool {
+        self.positions.iter().any(|position| !position.is_at_its_path())
+    }
+
     /// Looks a file up. `is_in_place` says whether a known file is still at its path.
     pub fn find(&self, asked: &mut Asked<'_>, is_in_place: &dyn Fn(&Position) -> bool) -> io::Result<Found> {
         let own = self.by_inode.get(&(asked.device, asked.inode)).copied();

@@ -230,7 +230,8 @@ fn files_plain_and_compressed() {
     numbers.sort();
     let want = (0..3).chain(10..16).chain(20..23).chain(30..33).map(Some);
     assert_eq!(numbers, want.collect::<Vec<_>>());
-    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
+    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 0]);
+    assert_eq!(onceline.args(&["--from-start"]).run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
 }
 
 #[test]
