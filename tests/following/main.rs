@@ -192,6 +192,15 @@ fn rotation() {
         &["fill a 5000", "go", "copy a b", "go", "truncate a", "append a 1\\n"],
         &many(5000, &["1"]).iter().map(String::as_str).collect::<Vec<_>>(),
     );
+    let text = String::from_utf8(lines_of_bytes(5000)).unwrap().replace('\n', "\\n");
+    let (part, rest) = text.split_at(3000);
+    check(
+        "met while it is copied",
+        "*",
+        PLAIN,
+        &["fill a 5000", "go", &format!("append b {part}"), "go 1", &format!("append b {rest}"), "go", "append a 1\\n"],
+        &many(5000, &["a@1"]).iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     check(
         "what a truncation destroyed is read from the copy",
         "*",

@@ -150,6 +150,10 @@ pub struct Machine<D: Disk> {
     /// Paths that could not be read, said once.
     troubled: HashSet<PathBuf>,
     folders: Vec<PathBuf>,
+    /// Files that new ones may be copies of, by their heads.
+    originals: HashMap<Print, Vec<FileNumber>>,
+    /// Copies that may not be whole yet: as they were, and since when.
+    copying: HashMap<PathBuf, (Stat, Duration)>,
 }
 
 impl<D: Disk> Machine<D> {
@@ -178,6 +182,8 @@ impl<D: Disk> Machine<D> {
             stale: true,
             troubled: HashSet::new(),
             folders: Vec::new(),
+            originals: HashMap::new(),
+            copying: HashMap::new(),
         }
     }
 
@@ -360,6 +366,8 @@ impl<D: Disk> Machine<D> {
         }
         self.folders = std::mem::take(&mut folders.passed).into_iter().collect();
         new.sort_by(|a, b| a.0.cmp(&b.0));
+        self.note_originals(!new.is_empty());
+        self.copying.retain(|path, _| new.iter().any(|(new, _)| new == path));
         for (path, stat) in new {
             if !self.adopt(path, &stat, first, None, take) {
                 return false;
@@ -519,10 +527,12 @@ impl<D: Disk> Machine<D> {
                 return Err(io::ErrorKind::NotFound.into());
             }
             let is_packed = Compression::of(&read_some(&file, 0, 4)?).is_some();
-            if is_packed { Ok(None) } else { self.recognise(&file, &path, stat, first).map(Some) }
+            if is_packed { Ok(Some(None)) } else { Ok(self.recognise(&file, &path, stat, first)?.map(Some)) }
         });
         let found = match found {
-            Ok(found) => found,
+            Ok(Some(found)) => found,
+            // the next scan looks again
+            Ok(None) => return true,
             Err(error) => {
                 self.stale |= error.kind() == io::ErrorKind::NotFound;
                 self.trouble(&path, &error);
@@ -599,7 +609,8 @@ impl<D: Disk> Machine<D> {
     }
 
     /// From where on a file is to be read that is not compressed, and as which known one: the rule of recognition.
-    fn recognise(&mut self, file: &D::File, path: &Path, stat: &Stat, first: bool) -> io::Result<Found> {
+    /// None while that cannot be said.
+    fn recognise(&mut self, file: &D::File, path: &Path, stat: &Stat, first: bool) -> io::Result<Option<Found>> {
         let beginning = read_some(file, 0, HEAD)?;
         let by_head = self.gone.of_head(&beginning);
         let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| gone::may_have_moved(known, path, stat));
@@ -615,11 +626,12 @@ impl<D: Disk> Machine<D> {
             if let Some(known) = best.and_then(|(number, _)| self.gone.remove(number)) {
                 let Place { position, file: after, .. } = known;
                 let head = beginning[..usize::from(position.identity.head.bytes).min(beginning.len())].to_vec();
-                return Ok(Found { mark: position.mark, head, was: Some(position), after });
+                return Ok(Some(Found { mark: position.mark, head, was: Some(position), after }));
             }
         }
         let (offset, after) = match self.copied(file, &beginning, stat) {
-            Some((offset, original)) => (offset, Some(original)),
+            Some((_, original)) if self.may_be_copying(original, path, stat) => return Ok(None),
+            Some((offset, original)) => (last_line_end(file, offset, u64::MAX)?, Some(original)),
             None if first && self.rules.from_end => {
                 (last_line_end(file, stat.bytes, self.limits.line_bytes_max as u64)?, None)
             }
@@ -627,7 +639,28 @@ impl<D: Disk> Machine<D> {
         };
         let before = read_some(file, offset.saturating_sub(TAIL as u64), offset.min(TAIL as u64) as usize)?;
         let head = beginning[..usize::try_from(offset).unwrap_or(HEAD).min(beginning.len())].to_vec();
-        Ok(Found { mark: Mark { offset, tail: Print::tail(&before) }, head, was: None, after })
+        Ok(Some(Found { mark: Mark { offset, tail: Print::tail(&before) }, head, was: None, after }))
+    }
+
+    /// Notes the heads of files that new ones may be copies of.
+    fn note_originals(&mut self, are_wanted: bool) {
+        self.originals.clear();
+        let long = |file: &Tracked<D::File>| file.began && usize::from(file.identity.head.bytes) == HEAD;
+        for (number, file) in self.files.iter().filter(|(_, file)| are_wanted && long(file)) {
+            self.originals.entry(file.identity.head).or_default().push(*number);
+        }
+    }
+
+    /// Whether a copy that is shorter than what was read of the original may still grow.
+    fn may_be_copying(&mut self, original: FileNumber, path: &Path, stat: &Stat) -> bool {
+        if self.files.get(&original).is_none_or(|original| original.mark.offset <= stat.bytes) {
+            return false;
+        }
+        let (was, since) = self.copying.entry(path.to_path_buf()).or_insert((*stat, self.now));
+        if was.changed(stat) {
+            (*was, *since) = (*stat, self.now);
+        }
+        self.now < *since + SETTLE
     }
 
     /// How far a file is a copy of one that is followed, such as the copy of copytruncate: as much as was read
@@ -636,10 +669,9 @@ impl<D: Disk> Machine<D> {
         if beginning.len() < HEAD {
             return None;
         }
-        let head = Print::head(beginning);
-        let originals = self.files.iter().filter(|(_, known)| known.began && known.identity.head == head);
         let mut copied = None;
-        for (number, known) in originals {
+        for number in self.originals.get(&Print::head(beginning))? {
+            let Some(known) = self.files.get(number) else { continue };
             let offset = known.mark.offset.min(stat.bytes);
             let from = offset.saturating_sub(TAIL as u64);
             let same = |original: &D::File| {

@@ -24,9 +24,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::identity::{FileKey, Identity, Position};
+use super::identity::{FileKey, Identity, Mark, Position};
 use super::{Intake, file};
 use crate::batch::Source;
+use crate::codec::Block;
+use crate::pool::Buffer;
 use disk::Real;
 use machine::{FileNumber, Machine, Rules, Told};
 use pattern::Paths;
@@ -104,6 +106,8 @@ struct Followed {
     lane: usize,
     key: Arc<FileKey>,
     source: Arc<Source>,
+    /// Up to where it was handed over.
+    mark: Mark,
 }
 
 /// Hands over what the machine tells.
@@ -115,16 +119,19 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     fn hear(&mut self, told: Told<'_>) -> bool {
+        if !self.intake.is_running() {
+            return false;
+        }
         match told {
             Told::Began { file, position, was, after } => self.begin(file, position, was, after),
             Told::Moved { file, path } => {
-                if let Some(followed) = self.files.get_mut(&file) {
-                    let key = FileKey { path: path.to_path_buf(), identity: followed.key.identity };
-                    followed.key = Arc::new(key);
-                    followed.source = Arc::new(source(path, &followed.key.identity, &followed.source.head));
-                }
+                let Some(followed) = self.files.get_mut(&file) else { return true };
+                let identity = followed.key.identity;
+                followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity });
+                followed.source = Arc::new(source(path, &identity, &followed.source.head));
+                self.claim(file)
             }
-            Told::Lines { file, mut block, head, identity, mark } => {
+            Told::Lines { file, block, head, identity, mark } => {
                 let Some(followed) = self.files.get_mut(&file) else { return true };
                 if identity != followed.key.identity {
                     followed.key = Arc::new(FileKey { path: followed.key.path.clone(), identity });
@@ -132,39 +139,53 @@ impl Desk<'_> {
                 if head.len() > followed.source.head.len() {
                     followed.source = Arc::new(source(&followed.key.path, &identity, head));
                 }
-                let lane = &mut self.lanes[followed.lane];
-                block.mark = Some(mark);
-                let number = lane.number;
-                lane.number += 1;
-                let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
-                return self.intake.submit(lane.partition, number, block, source, key);
+                followed.mark = mark;
+                self.submit(file, block)
             }
             // it may turn up again, by another name or compressed
-            Told::Ended { .. } => {}
+            Told::Ended { .. } => true,
             Told::Forgotten { file, .. } => {
                 file.map(|file| self.files.remove(&file));
+                true
             }
         }
-        true
     }
 
-    fn begin(&mut self, file: FileNumber, position: &Position, was: Option<&Position>, after: Option<FileNumber>) {
-        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
+    fn begin(
+        &mut self,
+        file: FileNumber,
+        position: &Position,
+        was: Option<&Position>,
+        after: Option<FileNumber>,
+    ) -> bool {
         let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
         let lane = lane.unwrap_or_else(|| {
-            // a place that no lines lead to is saved at once: reading that begins at a file's end, or under a new name
-            let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-            let ledger = &mut self.intake.shared.lock().1;
-            let partition = if is_saved {
-                ledger.partition(position.mark.offset)
-            } else {
-                ledger.partition_moved((key.clone(), position.mark))
-            };
+            let partition = self.intake.shared.lock().1.partition(position.mark.offset);
             self.lanes.push(Lane { partition, number: 0 });
             self.lanes.len() - 1
         });
+        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
         let source = Arc::new(source(&position.path, &position.identity, &[]));
-        self.files.insert(file, Followed { lane, key, source });
+        self.files.insert(file, Followed { lane, key, source, mark: position.mark });
+        // a place that no line leads to: behind what is left out, or under another name than it was saved with
+        let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
+        is_saved || self.claim(file)
+    }
+
+    /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
+    fn claim(&mut self, file: FileNumber) -> bool {
+        let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
+        self.submit(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None })
+    }
+
+    fn submit(&mut self, file: FileNumber, mut block: Block) -> bool {
+        let Some(followed) = self.files.get(&file) else { return true };
+        let lane = &mut self.lanes[followed.lane];
+        let number = lane.number;
+        lane.number += 1;
+        block.mark = Some(followed.mark);
+        let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
+        self.intake.submit(lane.partition, number, block, source, key)
     }
 }
 

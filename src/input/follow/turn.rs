@@ -1,5 +1,6 @@
 //! One turn of reading a file: a block's worth of it, checked after it was read to be of the same file still.
 
+use std::collections::HashMap;
 use std::io;
 
 use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
@@ -170,6 +171,13 @@ impl<D: Disk> Machine<D> {
     fn place_in(&self, number: FileNumber, stat: &Stat, mut text: Text) -> Option<(Text, Option<Known>)> {
         let file = self.files.get(&number)?;
         let inode = file.inode();
+        // a digest for each length, not for each file
+        let mut heads: HashMap<u16, Print> = HashMap::new();
+        let mut begins = |head: &Print| {
+            let beginning = text.beginning.get(..usize::from(head.bytes));
+            beginning
+                .is_some_and(|beginning| *heads.entry(head.bytes).or_insert_with(|| Print::head(beginning)) == *head)
+        };
         let mut known: Vec<Known> = Vec::new();
         if file.began {
             known.push((file.position(), Origin::Own));
@@ -177,9 +185,13 @@ impl<D: Disk> Machine<D> {
         let gone = self.gone.of_inode(stat).into_iter().chain(self.gone.of_head(&text.beginning));
         known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Origin::Gone(place)))));
         let others = self.files.iter().filter(|(other, file)| **other != number && file.began);
-        known.extend(others.map(|(other, file)| (file.position(), Origin::Other(*other))));
+        known.extend(
+            others
+                .filter(|(_, file)| begins(&file.identity.head))
+                .map(|(other, file)| (file.position(), Origin::Other(*other))),
+        );
         known.retain(|(position, _)| {
-            position.identity.head.begins(&text.beginning)
+            begins(&position.identity.head)
                 && (may_be_packed(position) || (position.identity.device, position.identity.inode) == inode)
         });
         known.sort_by_key(|(position, _)| position.mark.offset);
