@@ -11,11 +11,13 @@
 //! One thread reads all files: [`machine`] decides, and knows neither clock nor thread; here it gets the time, what
 //! [`watch`] says to have changed, and an [`Intake`] for what it read.
 
+mod adopt;
 pub mod disk;
 mod gone;
 pub mod machine;
 mod packed;
 pub mod pattern;
+mod scan;
 mod turn;
 mod watch;
 
