@@ -428,6 +428,9 @@ fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
     if let Some(bar) = bar {
         bar.stop();
     }
+    if *phases.borrow() != Phase::Running {
+        eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
+    }
     finish(args, &plans, &endings, started.elapsed().as_secs_f64())
 }
 

@@ -153,7 +153,12 @@ impl LetterFile {
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let whole = file.metadata()?.len();
-        let written = file.write_all(&out).and_then(|()| file.sync_data());
+        let synced = |file: &mut File| match file.sync_data() {
+            // a device keeps nothing
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+            other => other,
+        };
+        let written = file.write_all(&out).and_then(|()| synced(file));
         if written.is_err() {
             // no half line may stay before what is written later
             let _ = file.set_len(whole);
@@ -162,11 +167,18 @@ impl LetterFile {
     }
 
     fn open(&self) -> std::io::Result<File> {
-        use std::os::unix::fs::OpenOptionsExt;
+        use std::os::unix::fs::{FileExt, OpenOptionsExt};
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)
+        let mut file = std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&self.path)?;
+        let mut last = [b'\n'];
+        let length = file.metadata()?.len();
+        if length > 0 && file.read_at(&mut last, length - 1).is_ok() && last != [b'\n'] {
+            // half a letter that a kill left must not swallow the next one
+            file.write_all(b"\n")?;
+        }
+        Ok(file)
     }
 }
 

@@ -46,21 +46,28 @@ impl Config {
             self.exclude.iter().map(|p| glob::Pattern::new(p)).collect::<Result<_, _>>()?;
         let (mut files, mut seen) = (Vec::new(), HashSet::new());
         for pattern in &self.paths {
-            let before = files.len();
+            let is_literal = !pattern.contains(['*', '?', '[']);
             for path in glob::glob(pattern).with_context(|| format!("`{pattern}`"))? {
                 let path = path.with_context(|| format!("cannot look for `{pattern}`"))?;
                 if leaves_out(&exclude, &path) {
                     continue;
                 }
-                let meta = std::fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                let meta = match std::fs::metadata(&path) {
+                    // a link that leads nowhere, or a file that went away meanwhile
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_literal => continue,
+                    other => other.with_context(|| format!("cannot read {}", path.display()))?,
+                };
+                if is_literal && !meta.is_file() {
+                    anyhow::bail!(
+                        "{pattern} is a {}, not a file",
+                        if meta.is_dir() { "folder" } else { "pipe or device" }
+                    );
+                }
                 if meta.is_file() && seen.insert((meta.dev(), meta.ino())) {
                     files.push(path);
                 }
             }
-            if files.len() == before
-                && !pattern.contains(['*', '?', '['])
-                && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))?
-            {
+            if is_literal && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))? {
                 anyhow::bail!("there is no file {pattern}");
             }
         }
@@ -86,6 +93,10 @@ impl Config {
             return Ok(());
         }
         for path in self.files()? {
+            let at = std::fs::metadata(&path).map(|meta| (meta.dev(), meta.ino()));
+            if at.is_ok_and(|(device, inode)| known.is_known(device, inode, &absolute(&path))) {
+                continue;
+            }
             // one that cannot be read is told of when it is read
             let Ok(opened) = Opened::find(&path, known) else { continue };
             if opened.has_moved {
@@ -296,4 +307,52 @@ fn compression(file: &mut File) -> io::Result<Compression> {
         [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
         _ => Compression::None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn position(path: &Path, inode: u64, text: &[u8]) -> Position {
+        let identity = Identity { device: 1, inode, head: Print::head(text) };
+        Position { path: path.into(), identity, mark: Mark { offset: text.len() as u64, tail: Print::tail(text) } }
+    }
+
+    #[test]
+    fn files_that_moved_are_noted_before_any_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, gone) = (dir.path().join("here.gz"), dir.path().join("gone"));
+        let text = b"a line\n".repeat(1000);
+        let mut gzip = flate2::write::GzEncoder::new(File::create(&here).unwrap(), flate2::Compression::fast());
+        gzip.write_all(&text).and_then(|()| gzip.try_finish()).unwrap();
+        std::fs::write(dir.path().join("new"), "another\n").unwrap();
+        let config = Config { paths: vec![format!("{}/*", dir.path().display())], exclude: Vec::new(), follow: None };
+        let known = Known::new(vec![position(&gone, 1, &text[..4900])]);
+        let shared = Shared::default();
+        config.note_moved(&known, &shared).unwrap();
+        let noted = shared.lock().1.take_moved();
+        let [noted] = noted.as_slice() else { panic!("{noted:?}") };
+        assert_eq!((&noted.path, noted.mark), (&here, position(&gone, 1, &text[..4900]).mark));
+        assert_eq!(noted.identity.inode, std::fs::metadata(&here).unwrap().ino());
+    }
+
+    #[test]
+    fn a_place_in_a_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let text: Vec<u8> = (0..20_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text).unwrap();
+        for bytes in [text.clone(), gzip.finish().unwrap(), zstd::encode_all(&text[..], 1).unwrap()] {
+            std::fs::write(&path, &bytes).unwrap();
+            let mut opened = Text::open(&path).unwrap();
+            assert_eq!(opened.head().unwrap(), text[..HEAD]);
+            for offset in [70_000, 10, 0, 64, 65, text.len(), 5, text.len() + 1] {
+                let tail = opened.go_to(offset as u64).unwrap();
+                let want = text.get(..offset).map(Print::tail);
+                assert_eq!(tail.map(|tail| tail.print()), want, "{offset}");
+            }
+        }
+    }
 }

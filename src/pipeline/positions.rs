@@ -38,6 +38,14 @@ impl Pipeline {
             Place::Database { path, pipeline } => format!("{} as those of `{pipeline}`", shown(path)),
         })
     }
+
+    /// Where positions of files are saved, in words.
+    pub fn positions_words(&self) -> Option<String> {
+        self.saves_in().map(|_| match self.positions() {
+            Place::State(_) => "in the state folder".to_string(),
+            Place::Database { path, .. } => format!("in {}, with the rows", path.display()),
+        })
+    }
 }
 
 impl Place<'_> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::rig::{Onceline, Run};
+use super::rig::{Onceline, Run, Stub};
 
 const SQLITE: &str = "type = \"sqlite\"\npath = \"{dir}/out.sqlite\"";
 const NDJSON: &str = "type = \"ndjson\"\npath = \"{dir}/out.ndjson\"";
@@ -180,6 +180,27 @@ fn from_start_reads_all_and_saves_again() {
     }
 }
 
+/// A run that is told to stop saves how far it came.
+#[test]
+fn stopped_in_the_middle() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        append(&onceline.path("in/a"), &lines(0..60_000));
+        let out = onceline.path(if output == SQLITE { "out.sqlite-wal" } else { "out.ndjson" });
+        let running = onceline.start(b"");
+        let started = Instant::now();
+        while fs::metadata(&out).map_or(0, |meta| meta.len()) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        running.signal(Signal::TERM);
+        let before = running.wait().settled().count("events_in");
+        assert!(before < 60_000, "it was not stopped in the middle");
+        let run = onceline.run(b"").settled();
+        assert_eq!(run.counts(["events_in", "duplicates"]), [60_000 - before, 0], "{output}");
+    }
+}
+
 fn positions(onceline: &Onceline, command: &str, args: &[&str]) -> Run {
     let all = [&["positions", command, "pipeline.toml", "--state", "state"], args].concat();
     onceline.call(&all, b"")
@@ -256,6 +277,22 @@ fn positions_that_cannot_be_used_stop_a_run() {
     assert_eq!(onceline.run(b"").settled().count("duplicates"), 100);
 }
 
+/// A folder in the draft's place stands for a disk that takes nothing: it delivers all, and says once what it cannot.
+#[test]
+fn positions_that_cannot_be_saved() {
+    let onceline = reading(NDJSON);
+    append(&onceline.path("in/a"), &lines(0..1000));
+    let blocked = onceline.path("state/positions.json.new");
+    fs::create_dir_all(&blocked).expect("a folder");
+    let run = onceline.run(b"").adds_up();
+    assert_eq!((run.status, run.count("created")), (Some(1), 1000), "{}", run.stderr);
+    assert_eq!(run.stderr.matches("positions cannot be saved").count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("positions are not saved: the next run reads some of it again"), "{}", run.stderr);
+    fs::remove_dir(&blocked).expect("remove");
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 1000);
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
+}
+
 #[test]
 fn one_process_on_a_state_folder() {
     let onceline = Onceline::new(
@@ -293,95 +330,134 @@ fn two_pipelines_do_not_share_positions() {
     assert!(run.status == Some(2) && run.stderr.contains("save positions in"), "{run:?}");
 }
 
-/// How many times a run is killed, unless the environment says otherwise.
-const KILLS: u64 = 30;
 /// Of an event with its line feed: a divisor of a page, so that no reader sees a part of a line.
 const LINE_BYTES: usize = 128;
 
 /// One of `n` lines of equal length; every seventh is no event.
 fn padded(n: u64) -> String {
-    let text = if n % 7 == 3 {
-        format!("no event {n} ")
-    } else {
+    let text = if is_event(n) {
         format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n}}}")
+    } else {
+        format!("no event {n} ")
     };
     format!("{text:<width$}\n", width = LINE_BYTES - 1)
 }
 
-/// Kills the program again and again while files grow, are rotated and compressed: rows commit with positions, so
-/// that none is missing and none is written a second time.
-#[test]
-fn killed_at_random_moments_no_row_is_written_twice() {
-    let kills = std::env::var("ONCELINE_TEST_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
-    let seed =
-        std::env::var("ONCELINE_TEST_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a seed"));
-    let mut random = fastrand::Rng::with_seed(seed);
-    let onceline = reading(SQLITE);
-    let folder = onceline.path("in");
-    let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
-    // a line must not be written to a file that is just compressed
-    let rotating = Mutex::new(());
-    let (mut killed, mut runs) = (0, 0);
-    std::thread::scope(|scope| {
-        let grow = |mut random: fastrand::Rng| {
-            while !ends.load(Ordering::Relaxed) {
-                let path = folder.join(format!("{}.log", random.u8(0..6)));
-                let from = written.load(Ordering::Relaxed);
-                let count = random.u64(1..120);
-                let guard = rotating.lock().expect("no panic");
-                append(&path, &(from..from + count).map(padded).collect::<String>());
-                written.store(from + count, Ordering::Relaxed);
-                drop(guard);
-                std::thread::sleep(Duration::from_millis(random.u64(0..4)));
+fn is_event(n: u64) -> bool {
+    n % 7 != 3
+}
+
+/// Files that grow, are rotated and compressed while the program is killed again and again.
+struct Chaos {
+    seed: u64,
+    killed: u64,
+    runs: u64,
+    lines: u64,
+}
+
+impl Chaos {
+    /// Kills `kills` runs, or as many as the environment says, each within `wait_ms_max`; then lets one come to its
+    /// end.
+    fn run(onceline: &Onceline, kills: u64, wait_ms_max: u64) -> Chaos {
+        let given = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+        let kills = given("ONCELINE_TEST_KILLS").unwrap_or(kills);
+        let seed = given("ONCELINE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let folder = onceline.path("in");
+        let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+        // a line must not be written to a file that is just compressed
+        let rotating = Mutex::new(());
+        let (mut killed, mut runs) = (0, 0);
+        std::thread::scope(|scope| {
+            let fork = random.fork();
+            scope.spawn(|| grow(&folder, fork, &rotating, &written, &ends));
+            while killed < kills {
+                let running = onceline.start(b"");
+                std::thread::sleep(Duration::from_micros(random.u64(2_000..wait_ms_max * 1000)));
+                running.signal(Signal::KILL);
+                let run = running.wait();
+                runs += 1;
+                killed += u64::from(run.status.is_none());
+                assert!(run.status.is_none_or(|status| status == 0), "seed {seed}: {}", run.stderr);
+                let _guard = rotating.lock().expect("no panic");
+                rotate(&folder, &mut random);
             }
-        };
-        let fork = random.fork();
-        scope.spawn(move || grow(fork));
-        while killed < kills {
-            let running = onceline.start(b"");
-            std::thread::sleep(Duration::from_micros(random.u64(2_000..90_000)));
-            running.signal(Signal::KILL);
-            let run = running.wait();
+            ends.store(true, Ordering::Relaxed);
+        });
+        while onceline.run(b"").settled().count("events_in") > 0 {
             runs += 1;
-            killed += u64::from(run.status.is_none());
-            assert!(run.status.is_none_or(|status| status == 0), "seed {seed}: {}", run.stderr);
-            let _guard = rotating.lock().expect("no panic");
-            let name = folder.join(format!("{}.log", random.u8(0..6)));
-            let number = random.u32(..);
-            match random.u8(0..6) {
-                0 | 1 if name.exists() => fs::rename(&name, folder.join(format!("{number}.old"))).expect("rename"),
-                2 => {
-                    let all = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-                    let mut old: Vec<_> = all.filter(|path| path.extension().is_some_and(|end| end == "old")).collect();
-                    old.sort();
-                    if let Some(path) = old.first() {
-                        gzip(path, &path.with_extension("gz"));
-                    }
-                }
-                _ => {}
+        }
+        Chaos { seed, killed, runs, lines: written.into_inner() }
+    }
+
+    /// Every event is there once, every other line is a dead letter at least once.
+    fn check(&self, onceline: &Onceline, mut events: Vec<u64>, what: &str) {
+        let Chaos { seed, killed, runs, lines } = self;
+        events.sort_unstable();
+        assert_eq!(events, (0..*lines).filter(|n| is_event(*n)).collect::<Vec<u64>>(), "seed {seed}");
+        let letters = onceline.run(b"").dead_letters;
+        let said: BTreeSet<String> = letters.iter().map(|letter| letter["event"].to_string()).collect();
+        let want = (0..*lines).filter(|n| !is_event(*n)).map(|n| json!(padded(n).trim_end_matches('\n')).to_string());
+        assert_eq!(said, want.collect(), "seed {seed}");
+        eprintln!(
+            "killed {killed} of {runs} runs over {lines} lines: {} events, {what}; {} dead letters, {} of them twice; \
+             seed {seed}",
+            events.len(),
+            said.len(),
+            letters.len() - said.len()
+        );
+    }
+}
+
+fn grow(folder: &Path, mut random: fastrand::Rng, rotating: &Mutex<()>, written: &AtomicU64, ends: &AtomicBool) {
+    while !ends.load(Ordering::Relaxed) {
+        let path = folder.join(format!("{}.log", random.u8(0..6)));
+        let from = written.load(Ordering::Relaxed);
+        let count = random.u64(1..120);
+        let text: String = (from..from + count).map(padded).collect();
+        let guard = rotating.lock().expect("no panic");
+        append(&path, &text);
+        drop(guard);
+        written.store(from + count, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(random.u64(0..4)));
+    }
+}
+
+/// Perhaps renames a file, or compresses one that was renamed.
+fn rotate(folder: &Path, random: &mut fastrand::Rng) {
+    let name = folder.join(format!("{}.log", random.u8(0..6)));
+    match random.u8(0..6) {
+        0 | 1 if name.try_exists().expect("a folder") => {
+            fs::rename(&name, folder.join(format!("{}.old", random.u32(..)))).expect("rename");
+        }
+        2 => {
+            let all = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+            if let Some(path) = all.filter(|path| path.extension().is_some_and(|end| end == "old")).min() {
+                gzip(&path, &path.with_extension("gz"));
             }
         }
-        ends.store(true, Ordering::Relaxed);
-    });
-    while onceline.run(b"").settled().count("events_in") > 0 {
-        runs += 1;
+        _ => {}
     }
-    let written = written.into_inner();
+}
+
+/// Rows commit with positions: none is missing, and none is written a second time.
+#[test]
+fn killed_at_random_moments_no_row_is_written_twice() {
+    let onceline = reading(SQLITE);
+    let chaos = Chaos::run(&onceline, 30, 90);
     let rows = onceline.rows("out.sqlite");
     let wrong: Vec<_> = rows.iter().filter(|row| row.version != 1).collect();
-    assert!(wrong.is_empty(), "seed {seed}: written twice: {wrong:?}");
-    let mut numbers: Vec<u64> = rows.iter().filter_map(|row| row.source["n"].as_u64()).collect();
-    numbers.sort_unstable();
-    assert_eq!(numbers, (0..written).filter(|n| n % 7 != 3).collect::<Vec<u64>>(), "seed {seed}");
-    let letters = onceline.run(b"").dead_letters;
-    let said: BTreeSet<String> = letters.iter().map(|letter| letter["event"].to_string()).collect();
-    let want = (0..written).filter(|n| n % 7 == 3).map(|n| json!(padded(n).trim_end_matches('\n')).to_string());
-    assert_eq!(said, want.collect(), "seed {seed}");
-    let repeats = letters.len() - said.len();
-    eprintln!(
-        "killed {killed} of {runs} runs, over {written} lines: {} rows, none twice; {} dead letters and {repeats} \
-         repeats of them; seed {seed}",
-        rows.len(),
-        said.len()
-    );
+    assert!(wrong.is_empty(), "seed {}: written twice: {wrong:?}", chaos.seed);
+    chaos.check(&onceline, rows.iter().filter_map(|row| row.source["n"].as_u64()).collect(), "no row written twice");
+}
+
+/// Positions in the state folder are up to a second old: none is missing, and what is sent again is found.
+#[test]
+fn killed_at_random_moments_nothing_is_missing_in_an_engine() {
+    let stub = Stub::new("");
+    let onceline = reading(&format!("type = \"elasticsearch\"\nhosts = [\"{}\"]\naction = \"create\"", stub.url));
+    let chaos = Chaos::run(&onceline, 12, 300);
+    let sent: usize = stub.ids().iter().map(Vec::len).sum();
+    let events = stub.docs().values().map(|source| source["n"].as_u64().expect("a number")).collect();
+    chaos.check(&onceline, events, &format!("{sent} sent"));
 }
