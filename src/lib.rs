@@ -66,9 +66,11 @@
 //! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
 //! 12. A saved position never passes an open batch, nor a letter that is not on the disk; with SQLite it commits with
 //!     its rows: property tests in [`ack`], `tests/program/positions.rs`. State that cannot be used is an error.
-//! 13. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
+//! 13. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
+//!     `tests/following`.
+//! 14. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 //!
-//! Not yet: files that grow; a spool.
+//! Not yet: a spool.
 
 #![warn(
     clippy::unwrap_used,

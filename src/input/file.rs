@@ -1,4 +1,4 @@
-//! `type = "file"`: reads files by path and pattern to their ends, several at a time, each in its order.
+//! `type = "file"` with `--once`: reads files by path and pattern to their ends, several at a time, each in its order.
 //!
 //! ```toml
 //! [[input]]
@@ -22,6 +22,7 @@ use std::sync::Mutex;
 use anyhow::Context;
 
 use super::Intake;
+use super::follow::{self, pattern::leaves_out};
 use super::identity::{FileKey, HEAD, Identity, Mark, Position, Print, TAIL, Tail};
 use super::known::{Asked, Found, Known};
 use super::lines::{Bytes, Start};
@@ -34,6 +35,8 @@ pub const READERS_MAX: usize = 4;
 pub struct Config {
     pub paths: Vec<String>,
     pub exclude: Vec<String>,
+    /// How files are followed as they grow; none where they are read to their ends.
+    pub follow: Option<follow::Config>,
 }
 
 impl Config {
@@ -46,7 +49,7 @@ impl Config {
             let is_literal = !pattern.contains(['*', '?', '[']);
             for path in glob::glob(pattern).with_context(|| format!("`{pattern}`"))? {
                 let path = path.with_context(|| format!("cannot look for `{pattern}`"))?;
-                if exclude.iter().any(|e| e.matches_path(&path)) {
+                if leaves_out(&exclude, &path) {
                     continue;
                 }
                 let meta = match std::fs::metadata(&path) {
@@ -74,15 +77,19 @@ impl Config {
         Ok(files)
     }
 
-    /// How many bytes there are to read; none if a file is compressed or cannot be looked at.
+    /// How many bytes there are to read; none if a file is compressed or cannot be looked at, or there is no end.
     pub fn bytes(&self) -> Option<u64> {
+        if self.follow.is_some() {
+            return None;
+        }
         self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
     /// Notes the files that were read elsewhere before. Their positions are then saved with the first that are, and
     /// so before a new file in their old place takes the old entry.
     pub fn note_moved(&self, known: &Known, shared: &Shared) -> anyhow::Result<()> {
-        if !known.has_strays() {
+        // who follows looks them up by himself
+        if self.follow.is_some() || !known.has_strays() {
             return Ok(());
         }
         for path in self.files()? {
@@ -100,9 +107,13 @@ impl Config {
         Ok(())
     }
 
-    /// Reads all files. One that cannot be read to its end does not keep the others from it; the first such error
+    /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the
+    /// first such error
     /// is given back at the end.
     pub fn run(&self, intake: &Intake) -> anyhow::Result<()> {
+        if let Some(config) = &self.follow {
+            return follow::run(self, config, intake);
+        }
         let files = Mutex::new(self.files()?.into_iter());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
@@ -316,7 +327,7 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(File::create(&here).unwrap(), flate2::Compression::fast());
         gzip.write_all(&text).and_then(|()| gzip.try_finish()).unwrap();
         std::fs::write(dir.path().join("new"), "another\n").unwrap();
-        let config = Config { paths: vec![format!("{}/*", dir.path().display())], exclude: Vec::new() };
+        let config = Config { paths: vec![format!("{}/*", dir.path().display())], exclude: Vec::new(), follow: None };
         let known = Known::new(vec![position(&gone, 1, &text[..4900])]);
         let shared = Shared::default();
         config.note_moved(&known, &shared).unwrap();

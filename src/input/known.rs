@@ -58,6 +58,11 @@ impl Known {
         Known { positions, ..known }
     }
 
+    /// All that was saved.
+    pub fn positions(&self) -> &[Position] {
+        &self.positions
+    }
+
     /// Whether a known file is no longer at its path, so that another may turn out to be it.
     pub fn has_strays(&self) -> bool {
         self.positions.iter().any(|position| !position.is_at_its_path())

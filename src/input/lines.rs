@@ -55,7 +55,7 @@ pub fn read(
     let mut state = State::new(start, limits, pool, take);
     while running() {
         let pending = state.has_lines();
-        let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending);
+        let filled = bytes.fill(&mut state.cutter.buffer, limits.batch_bytes, pending);
         state.note_head();
         if filled.is_err() {
             // whole lines before a break, such as the end of a gzip cut short, are as good as any
@@ -63,7 +63,7 @@ pub fn read(
         }
         let filled = filled?;
         let done = matches!(filled, Filled::End);
-        let full = state.buffer.len() >= limits.batch_bytes;
+        let full = state.cutter.buffer.len() >= limits.batch_bytes;
         let ripe = done || full || matches!(filled, Filled::Quiet);
         if ripe && !state.hand_over_lines(done) || done {
             return Ok(());
@@ -72,58 +72,61 @@ pub fn read(
     Ok(())
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Skipped {
     bytes: u64,
-    /// The last bytes before what comes next.
-    tail: Tail,
+    ends_with_cr: bool,
 }
 
 /// A line that is longer than allowed by more than this is too long whatever it begins and ends with: a byte order
 /// mark and a CR are no part of the record.
 const MARGIN: usize = 4;
 
-struct State<'a, 'b> {
+/// Cuts what is read into blocks of whole lines. What is read is appended to `buffer`; after each reading the cutter
+/// is asked for blocks until it has none.
+#[derive(Debug)]
+pub struct Cutter {
+    pub buffer: Buffer,
     limits: Limits,
-    take: &'a mut Take<'b>,
-    pool: &'a Pool,
-    buffer: Buffer,
+    pool: Pool,
     /// Where the buffer begins in the source.
     offset: u64,
-    head: Vec<u8>,
-    /// The last bytes before the buffer.
-    tail: Tail,
     /// Bytes of the buffer known to hold no line feed.
     searched: usize,
     /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
     skipped: Option<Skipped>,
+    /// The end of the last block, and of what was passed over behind it.
+    tail: Tail,
 }
 
-impl<'a, 'b> State<'a, 'b> {
-    fn new(start: Start, limits: Limits, pool: &'a Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+impl Cutter {
+    /// A cutter of what stands in a source at `offset` and behind; before it stands `tail`.
+    pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
         let mut buffer = pool.take();
         buffer.reserve(limits.batch_bytes);
-        let Start { offset, head, tail } = start;
-        State { limits, take, pool, buffer, offset, head, tail, searched: 0, skipped: None }
+        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None, tail }
     }
 
-    fn has_lines(&self) -> bool {
-        memchr::memchr(b'\n', &self.buffer).is_some()
+    /// What stands before the place where the last block ends; not within a line that is too long.
+    pub fn tail(&self) -> Tail {
+        self.tail
     }
 
-    /// Keeps the first bytes of the source, in however many blocks they are handed over.
-    fn note_head(&mut self) {
-        let Some(from) = (self.head.len() as u64).checked_sub(self.offset) else { return };
-        if self.head.len() < HEAD && self.skipped.is_none() {
-            let more = self.buffer.get(from as usize..).unwrap_or_default();
-            self.head.extend_from_slice(&more[..more.len().min(HEAD - self.head.len())]);
-        }
+    /// The place where the last block ends.
+    pub fn mark(&self) -> Mark {
+        Mark { offset: self.offset, tail: self.tail.print() }
     }
 
-    /// Hands over the whole lines in the buffer, at the end of the source the last one too.
-    fn hand_over_lines(&mut self, end: bool) -> bool {
-        if self.skipped.is_some() && !self.end_long_line(end) {
-            return true;
+    /// Up to where the source was read.
+    pub fn end(&self) -> u64 {
+        self.offset + self.buffer.len() as u64 + self.skipped.map_or(0, |skipped| skipped.bytes)
+    }
+
+    /// The next whole lines in the buffer, at the end of the source the last one too. One that is too long comes
+    /// alone.
+    pub fn cut(&mut self, end: bool) -> Option<Block> {
+        if self.skipped.is_some() {
+            return self.end_long_line(end);
         }
         let cut = if end {
             self.buffer.len()
@@ -131,16 +134,15 @@ impl<'a, 'b> State<'a, 'b> {
             memchr::memrchr(b'\n', &self.buffer[self.searched..]).map_or(0, |at| self.searched + at + 1)
         };
         if cut > 0 {
-            return self.hand_over_cut(cut);
+            return Some(self.block(cut, None));
         }
         self.searched = self.buffer.len();
         if self.buffer.len() > self.kept_bytes() {
-            let mut tail = self.tail;
-            tail.push(&self.buffer[..self.kept_bytes()]);
-            self.skipped = Some(Skipped { bytes: 0, tail });
+            self.skipped = Some(Skipped::default());
+            self.tail.push(&self.buffer[..self.kept_bytes()]);
             self.skip_from(self.kept_bytes());
         }
-        true
+        None
     }
 
     /// How much is kept of a line that is too long.
@@ -150,57 +152,90 @@ impl<'a, 'b> State<'a, 'b> {
 
     /// Forgets what stands at `from` and behind.
     fn skip_from(&mut self, from: usize) {
-        if let Some(skipped) = &mut self.skipped {
+        if let (Some(skipped), [.., last]) = (&mut self.skipped, &self.buffer[from..]) {
             skipped.bytes += (self.buffer.len() - from) as u64;
-            skipped.tail.push(&self.buffer[from..]);
+            skipped.ends_with_cr = *last == b'\r';
+            self.tail.push(&self.buffer[from..]);
         }
         self.buffer.truncate(from);
     }
 
-    /// Looks for the end of a line that is too long; true once it was found and the line handed over.
-    fn end_long_line(&mut self, end: bool) -> bool {
+    /// The line that is too long, once its end was found.
+    fn end_long_line(&mut self, end: bool) -> Option<Block> {
         let kept = self.kept_bytes();
         let found = memchr::memchr(b'\n', &self.buffer[kept..]);
         if found.is_none() && !end {
             self.skip_from(kept);
-            return false;
+            return None;
         }
         let rest = self.buffer.split_off(kept);
         let (line_end, consumed) = found.map_or((rest.len(), rest.len()), |at| (at, at + 1));
-        let Skipped { bytes, mut tail } = self.skipped.take().unwrap_or_default();
-        tail.push(&rest[..line_end]);
-        let ends_with_cr = bytes + line_end as u64 > 0 && tail.bytes().ends_with(b"\r");
-        tail.push(&rest[line_end..consumed]);
-        let line = kept as u64 + bytes + line_end as u64;
+        let skipped = self.skipped.take().unwrap_or_default();
+        let ends_with_cr = rest[..line_end].last().map_or(skipped.ends_with_cr, |last| *last == b'\r');
+        let line = kept as u64 + skipped.bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
-        let mark = (consumed > line_end).then(|| Mark { offset: self.offset + covered, tail: tail.print() });
-        self.hand_over(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }), mark);
+        self.tail.push(&rest[..consumed]);
+        let mut block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
         self.offset += covered - kept as u64;
-        self.tail = tail;
+        block.mark = found.is_some().then(|| self.mark());
         self.buffer.extend_from_slice(&rest[consumed..]);
-        self.searched = 0;
-        true
+        Some(block)
     }
 
-    /// Hands over whole lines, at the end of the source and a last one without its end.
-    fn hand_over_cut(&mut self, cut: usize) -> bool {
-        let whole = memchr::memrchr(b'\n', &self.buffer[..cut]).map_or(0, |at| at + 1);
-        self.tail.push(&self.buffer[..whole]);
-        let mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
-        self.tail.push(&self.buffer[whole..cut]);
-        self.hand_over(cut, None, mark)
-    }
-
-    fn hand_over(&mut self, cut: usize, too_long: Option<TooLong>, mark: Option<Mark>) -> bool {
+    fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
         let mut next = self.pool.take();
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
+        let mut mark = None;
+        if too_long.is_none() {
+            let whole = memchr::memrchr(b'\n', &self.buffer).map_or(0, |at| at + 1);
+            self.tail.push(&self.buffer[..whole]);
+            mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
+            self.tail.push(&self.buffer[whole..]);
+        }
         let bytes = std::mem::replace(&mut self.buffer, next);
         let block = Block { bytes, offset: self.offset, too_long, mark };
         self.offset += cut as u64;
         self.searched = 0;
-        (self.take)(block, &self.head)
+        block
+    }
+}
+
+struct State<'a, 'b> {
+    cutter: Cutter,
+    take: &'a mut Take<'b>,
+    head: Vec<u8>,
+}
+
+impl<'a, 'b> State<'a, 'b> {
+    fn new(start: Start, limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        let Start { offset, head, tail } = start;
+        State { cutter: Cutter::new(limits, pool, offset, tail), take, head }
+    }
+
+    fn has_lines(&self) -> bool {
+        memchr::memchr(b'\n', &self.cutter.buffer).is_some()
+    }
+
+    /// Keeps the first bytes of the source, in however many blocks they are handed over.
+    fn note_head(&mut self) {
+        let cutter = &self.cutter;
+        let Some(from) = (self.head.len() as u64).checked_sub(cutter.offset) else { return };
+        if self.head.len() < HEAD && cutter.skipped.is_none() {
+            let more = cutter.buffer.get(from as usize..).unwrap_or_default();
+            self.head.extend_from_slice(&more[..more.len().min(HEAD - self.head.len())]);
+        }
+    }
+
+    /// Hands over the whole lines in the buffer, at the end of the source the last one too.
+    fn hand_over_lines(&mut self, end: bool) -> bool {
+        while let Some(block) = self.cutter.cut(end) {
+            if !(self.take)(block, &self.head) {
+                return false;
+            }
+        }
+        true
     }
 }
 

@@ -176,7 +176,6 @@ fn status_2_says_what_is_wrong() {
         (&["check", "wrong.toml"], "did you mean `stdin`"),
         (&["explain", "wrong.toml"], "wrong.toml:2:8"),
         (&["check", "pipeline.toml", "wrong.toml"], "wrong.toml:2:8"),
-        (&["run", "files.toml"], "--once"),
         (&["run", "pipeline.toml", "--now", "yesterday"], "2026-03-01T12:00:00Z"),
         (&["run", "pipeline.toml", "--set", "output.pth=x"], "did you mean `path`"),
         (&["run", "pipeline.toml", "--set", "output"], "--set"),

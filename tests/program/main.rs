@@ -4,6 +4,7 @@ mod cases;
 mod command_line;
 mod dirty_bytes;
 mod engines;
+mod following;
 mod pipelines;
 mod positions;
 #[path = "../rig/mod.rs"]
