@@ -1,10 +1,9 @@
 //! Dead letters: what could not be delivered, each with its reason, a JSON line each.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::disk::{Disk, File, Real};
 use crate::json;
 use crate::time::Time;
 
@@ -128,45 +127,38 @@ impl Letter {
 /// The file of dead letters: made at the first letter, readable by its owner only, and on the disk before the
 /// events in it count as settled.
 #[derive(Debug)]
-pub struct LetterFile {
+pub struct LetterFile<D: Disk = Real> {
+    disk: D,
     path: PathBuf,
-    file: Option<File>,
+    file: Option<D::File>,
 }
 
-impl LetterFile {
-    pub fn new(path: PathBuf) -> LetterFile {
-        LetterFile { path, file: None }
+impl<D: Disk> LetterFile<D> {
+    pub fn new(disk: D, path: PathBuf) -> LetterFile<D> {
+        LetterFile { disk, path, file: None }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn append(&mut self, letters: &[&Letter]) -> std::io::Result<()> {
-        let time = Time::now().iso();
+    pub fn append(&mut self, letters: &[&Letter], now: Time) -> std::io::Result<()> {
+        let time = now.iso();
         let mut out = Vec::new();
         for letter in letters {
             letter.write(&time, &mut out);
         }
         if self.file.is_none() {
-            self.file = Some(self.open()?);
+            self.file = Some(self.disk.append(&self.path)?);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let whole = file.metadata()?.len();
-        let written = file.write_all(&out).and_then(|()| file.sync_data());
+        let whole = file.len()?;
+        let written = file.write_all(&out).and_then(|()| file.sync());
         if written.is_err() {
             // no half line may stay before what is written later
             let _ = file.set_len(whole);
         }
         written
-    }
-
-    fn open(&self) -> std::io::Result<File> {
-        use std::os::unix::fs::OpenOptionsExt;
-        if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)
     }
 }
 

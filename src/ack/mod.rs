@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crate::disk::Disk;
 use crate::input::budget::Permit;
 use crate::output::{Phase, Phases};
+use crate::time::Time;
 
 pub use ledger::{Ledger, Span as Reach};
 pub use letter::{Letter, LetterFile, Reason};
@@ -102,34 +104,30 @@ impl Acks {
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
-pub fn run(settled: &mpsc::Receiver<Settled>, letters: &mut LetterFile, shared: &Shared, phases: &Phases) {
+pub fn run<D: Disk>(settled: &mpsc::Receiver<Settled>, letters: &mut LetterFile<D>, shared: &Shared, phases: &Phases) {
     while let Ok(first) = settled.recv() {
         let mut group = vec![first];
-        group.extend(settled.try_iter().take(255));
-        if !write_letters(&group, letters, phases) {
-            // nothing of it may be counted as done, but it came in
-            let mut summary = shared.lock();
-            group.iter().for_each(|end| summary.0.tally.events_in += end.tally.events_in);
-            continue;
-        }
-        let mut summary = shared.lock();
-        for end in &group {
-            summary.0.add(&end.tally, end.letters.len() as u64);
-            if end.receipt.close(end.claims) {
-                summary.1.settle(end.receipt.partition(), end.receipt.number());
-            }
+        group.extend(settled.try_iter().take(GROUP_MAX - 1));
+        match wait_for_letters(&group, letters, phases) {
+            true => shared.count(&group),
+            false => shared.count_unsettled(&group),
         }
     }
 }
 
-/// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
-fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -> bool {
+/// How many ends of events are told together, at most.
+pub const GROUP_MAX: usize = 256;
+
+/// Writes the letters of a group; until that is done nothing of it may count.
+pub fn write_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, now: Time) -> std::io::Result<()> {
     let written: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
-    if written.is_empty() {
-        return true;
-    }
+    if written.is_empty() { Ok(()) } else { letters.append(&written, now) }
+}
+
+/// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
+fn wait_for_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, phases: &Phases) -> bool {
     let mut troubled = false;
-    while let Err(error) = letters.append(&written) {
+    while let Err(error) = write_letters(group, letters, Time::now()) {
         if !std::mem::replace(&mut troubled, true) {
             tracing::error!(path = %letters.path().display(), %error, "dead letters cannot be written; waiting");
         }
@@ -149,6 +147,23 @@ fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -
 pub struct Shared(std::sync::Mutex<(Summary, Ledger)>);
 
 impl Shared {
+    /// Counts a group whose letters are on the disk, and moves positions.
+    pub fn count(&self, group: &[Settled]) {
+        let mut summary = self.lock();
+        for end in group {
+            summary.0.add(&end.tally, end.letters.len() as u64);
+            if end.receipt.close(end.claims) {
+                summary.1.settle(end.receipt.partition(), end.receipt.number());
+            }
+        }
+    }
+
+    /// Nothing of this group counts as done, but it came in.
+    pub fn count_unsettled(&self, group: &[Settled]) {
+        let mut summary = self.lock();
+        group.iter().for_each(|end| summary.0.tally.events_in += end.tally.events_in);
+    }
+
     pub fn lock(&self) -> std::sync::MutexGuard<'_, (Summary, Ledger)> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

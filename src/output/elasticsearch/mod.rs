@@ -187,7 +187,6 @@ impl Elasticsearch {
         let client = Client::new(&access, config.renew.clone())?;
         Ok(Elasticsearch { config, client })
     }
-
 }
 
 impl Config {
