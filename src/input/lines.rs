@@ -44,7 +44,7 @@ pub fn read(
     let mut state = State::new(limits, pool, take);
     while running() {
         let pending = state.has_lines();
-        let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending);
+        let filled = bytes.fill(&mut state.cutter.buffer, limits.batch_bytes, pending);
         state.note_head();
         if filled.is_err() {
             // whole lines before a break, such as the end of a gzip cut short, are as good as any
@@ -52,7 +52,7 @@ pub fn read(
         }
         let filled = filled?;
         let done = matches!(filled, Filled::End);
-        let full = state.buffer.len() >= limits.batch_bytes;
+        let full = state.cutter.buffer.len() >= limits.batch_bytes;
         let ripe = done || full || matches!(filled, Filled::Quiet);
         if ripe && !state.hand_over_lines(done) || done {
             return Ok(());
@@ -61,7 +61,7 @@ pub fn read(
     Ok(())
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Skipped {
     bytes: u64,
     ends_with_cr: bool,
@@ -71,44 +71,39 @@ struct Skipped {
 /// mark and a CR are no part of the record.
 const MARGIN: usize = 4;
 
-struct State<'a, 'b> {
+/// Cuts what is read into blocks of whole lines. What is read is appended to `buffer`; after each reading the cutter
+/// is asked for blocks until it has none.
+#[derive(Debug)]
+pub struct Cutter {
+    pub buffer: Buffer,
     limits: Limits,
-    take: &'a mut Take<'b>,
-    pool: &'a Pool,
-    buffer: Buffer,
+    pool: Pool,
     /// Where the buffer begins in the source.
     offset: u64,
-    head: Vec<u8>,
     /// Bytes of the buffer known to hold no line feed.
     searched: usize,
     /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
     skipped: Option<Skipped>,
 }
 
-impl<'a, 'b> State<'a, 'b> {
-    fn new(limits: Limits, pool: &'a Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+impl Cutter {
+    /// A cutter of what stands at `offset` of a source and behind.
+    pub fn new(limits: Limits, pool: &Pool, offset: u64) -> Cutter {
         let mut buffer = pool.take();
         buffer.reserve(limits.batch_bytes);
-        State { limits, take, pool, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
+        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None }
     }
 
-    fn has_lines(&self) -> bool {
-        memchr::memchr(b'\n', &self.buffer).is_some()
+    /// Where in the source goes on what was read.
+    pub fn end(&self) -> u64 {
+        self.offset + self.buffer.len() as u64 + self.skipped.map_or(0, |skipped| skipped.bytes)
     }
 
-    /// Keeps the first bytes of the source, in however many blocks they are handed over.
-    fn note_head(&mut self) {
-        let Some(from) = (self.head.len() as u64).checked_sub(self.offset) else { return };
-        if self.head.len() < HEAD && self.skipped.is_none() {
-            let more = self.buffer.get(from as usize..).unwrap_or_default();
-            self.head.extend_from_slice(&more[..more.len().min(HEAD - self.head.len())]);
-        }
-    }
-
-    /// Hands over the whole lines in the buffer, at the end of the source the last one too.
-    fn hand_over_lines(&mut self, end: bool) -> bool {
-        if self.skipped.is_some() && !self.end_long_line(end) {
-            return true;
+    /// The next whole lines in the buffer, at the end of the source the last one too. One that is too long comes
+    /// alone.
+    pub fn cut(&mut self, end: bool) -> Option<Block> {
+        if self.skipped.is_some() {
+            return self.end_long_line(end);
         }
         let cut = if end {
             self.buffer.len()
@@ -116,14 +111,14 @@ impl<'a, 'b> State<'a, 'b> {
             memchr::memrchr(b'\n', &self.buffer[self.searched..]).map_or(0, |at| self.searched + at + 1)
         };
         if cut > 0 {
-            return self.hand_over(cut, None);
+            return Some(self.block(cut, None));
         }
         self.searched = self.buffer.len();
         if self.buffer.len() > self.kept_bytes() {
             self.skipped = Some(Skipped::default());
             self.skip_from(self.kept_bytes());
         }
-        true
+        None
     }
 
     /// How much is kept of a line that is too long.
@@ -140,13 +135,13 @@ impl<'a, 'b> State<'a, 'b> {
         self.buffer.truncate(from);
     }
 
-    /// Looks for the end of a line that is too long; true once it was found and the line handed over.
-    fn end_long_line(&mut self, end: bool) -> bool {
+    /// The line that is too long, once its end was found.
+    fn end_long_line(&mut self, end: bool) -> Option<Block> {
         let kept = self.kept_bytes();
         let found = memchr::memchr(b'\n', &self.buffer[kept..]);
         if found.is_none() && !end {
             self.skip_from(kept);
-            return false;
+            return None;
         }
         let rest = self.buffer.split_off(kept);
         let (line_end, consumed) = found.map_or((rest.len(), rest.len()), |at| (at, at + 1));
@@ -154,14 +149,13 @@ impl<'a, 'b> State<'a, 'b> {
         let ends_with_cr = rest[..line_end].last().map_or(skipped.ends_with_cr, |last| *last == b'\r');
         let line = kept as u64 + skipped.bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
-        self.hand_over(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
+        let block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
         self.offset += covered - kept as u64;
         self.buffer.extend_from_slice(&rest[consumed..]);
-        self.searched = 0;
-        true
+        Some(block)
     }
 
-    fn hand_over(&mut self, cut: usize, too_long: Option<TooLong>) -> bool {
+    fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
         let mut next = self.pool.take();
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
@@ -170,7 +164,43 @@ impl<'a, 'b> State<'a, 'b> {
         let block = Block { bytes, offset: self.offset, too_long };
         self.offset += cut as u64;
         self.searched = 0;
-        (self.take)(block, &self.head)
+        block
+    }
+}
+
+struct State<'a, 'b> {
+    cutter: Cutter,
+    take: &'a mut Take<'b>,
+    head: Vec<u8>,
+}
+
+impl<'a, 'b> State<'a, 'b> {
+    fn new(limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        State { cutter: Cutter::new(limits, pool, 0), take, head: Vec::new() }
+    }
+
+    fn has_lines(&self) -> bool {
+        memchr::memchr(b'\n', &self.cutter.buffer).is_some()
+    }
+
+    /// Keeps the first bytes of the source, in however many blocks they are handed over.
+    fn note_head(&mut self) {
+        let cutter = &self.cutter;
+        let Some(from) = (self.head.len() as u64).checked_sub(cutter.offset) else { return };
+        if self.head.len() < HEAD && cutter.skipped.is_none() {
+            let more = cutter.buffer.get(from as usize..).unwrap_or_default();
+            self.head.extend_from_slice(&more[..more.len().min(HEAD - self.head.len())]);
+        }
+    }
+
+    /// Hands over the whole lines in the buffer, at the end of the source the last one too.
+    fn hand_over_lines(&mut self, end: bool) -> bool {
+        while let Some(block) = self.cutter.cut(end) {
+            if !(self.take)(block, &self.head) {
+                return false;
+            }
+        }
+        true
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod budget;
 pub mod file;
+pub mod identity;
 pub mod lines;
 pub mod stdin;
 
