@@ -1,0 +1,194 @@
+//! What must hold: at each save, at the end of each life, and at the very end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use onceline::ack::Summary;
+use serde_json::Value;
+
+use crate::disk::Inode;
+use crate::engine::Doc;
+use crate::life::LETTERS;
+use crate::scenario::{APPS, Shape};
+use crate::world::{World, lock};
+use crate::writer::{Kind, Line, Lines};
+
+/// How a life stands when it was not cut off.
+pub struct Outcome {
+    /// How often each line was handed over, by its number; how many lines in all.
+    pub handed: BTreeMap<u64, u64>,
+    pub count: u64,
+    pub summary: Summary,
+    pub open: usize,
+    pub is_abandoned: bool,
+}
+
+/// Dead letters that are sure to stay: by the line's number, its reason and places. None if one cannot be read.
+pub fn letters(world: &World) -> BTreeMap<u64, (String, BTreeSet<u64>)> {
+    let text = world.disk.synced(Path::new(LETTERS));
+    let mut letters: BTreeMap<u64, (String, BTreeSet<u64>)> = BTreeMap::new();
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let Some((n, reason, offset)) = letter(line) else {
+            world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line)));
+            continue;
+        };
+        let entry = letters.entry(n).or_insert_with(|| (reason.clone(), BTreeSet::new()));
+        if entry.0 != reason {
+            world.clock.wrong(format!("line {n} has dead letters of two reasons, {} and {reason}", entry.0));
+        }
+        entry.1.insert(offset);
+    }
+    letters
+}
+
+fn letter(line: &[u8]) -> Option<(u64, String, u64)> {
+    let letter: Value = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
+    let n = match &letter["event"] {
+        Value::String(raw) => raw.strip_prefix("{\"n\":")?.split(',').next()?.parse().ok()?,
+        event => event["n"].as_u64()?,
+    };
+    Some((n, letter["reason"].as_str()?.to_string(), letter["source"]["offset"].as_u64()?))
+}
+
+/// No position may pass a line that has no fate that lasts.
+pub fn positions(world: &World, positions: &BTreeMap<Inode, u64>, when: &str) {
+    let lines = lock(&world.lines);
+    let mut known = None;
+    for (inode, position) in positions {
+        for line in lines.of(*inode).take_while(|line| line.start < *position) {
+            if line.end > *position {
+                world.clock.wrong(format!("the position {position} {when} is inside line {}", line.n));
+            }
+            let has_fate = match line.kind {
+                Kind::Debug => true,
+                Kind::Good => is_stored(world, &lines, line),
+                _ => known.get_or_insert_with(|| letters(world)).contains_key(&line.n),
+            };
+            if !has_fate {
+                let (n, kind) = (line.n, line.kind);
+                world.clock.wrong(format!("the position {position} of {inode} {when} passes line {n}, {kind:?}"));
+                return;
+            }
+        }
+    }
+}
+
+/// The line is a document, or was, or a newer one of its key is.
+fn is_stored(world: &World, lines: &Lines, line: &Line) -> bool {
+    world.engine.is_stored(line.n)
+        || world.scenario.shape == Shape::Key
+            && lines.of(line.inode).any(|other| {
+                other.key == line.key
+                    && other.start > line.start
+                    && other.kind == Kind::Good
+                    && world.engine.is_stored(other.n)
+            })
+}
+
+/// Counts add up at any time: nothing has two fates.
+pub fn counts(world: &World, summary: &Summary) {
+    let fates = summary.tally.fates() + summary.dead_lettered;
+    if fates > summary.tally.events_in {
+        world.clock.wrong(format!("{fates} fates of {} events", summary.tally.events_in));
+    }
+}
+
+pub fn end_of_life(world: &World, outcome: &Outcome) {
+    let Outcome { handed, count, summary, open, is_abandoned } = outcome;
+    counts(world, summary);
+    if summary.tally.events_in != *count {
+        world.clock.wrong(format!("{count} lines were handed over, {} events counted", summary.tally.events_in));
+    }
+    if !is_abandoned && (summary.unsettled() > 0 || *open > 0) {
+        world.clock.wrong(format!("it ended with {} events and {open} batches unsettled", summary.unsettled()));
+    }
+    if summary.unsettled() == 0 && *open > 0 {
+        world.clock.wrong(format!("all events have their fate, but {open} batches are open"));
+    }
+    for (n, told) in world.engine.told() {
+        let times = handed.get(&n).copied().unwrap_or_default();
+        if told > times {
+            world.clock.wrong(format!("line {n} was read {times} times and answered for {told} times: sent again"));
+        }
+    }
+}
+
+/// When all is done: every complete line has exactly one fate.
+pub fn fates(world: &World) {
+    let lines = lock(&world.lines);
+    let letters = letters(world);
+    let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for line in &lines.all {
+        let letter = letters.get(&line.n);
+        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() {
+            world.clock.wrong(format!("line {}, {:?}, has the letter {letter:?}", line.n, line.kind));
+        }
+        if line.kind == Kind::Good {
+            let name = match world.scenario.shape {
+                Shape::Key => format!("{}/{}", APPS[line.app], line.key),
+                Shape::Line { .. } => format!("{}/{}", APPS[line.app], line.n),
+            };
+            wanted.entry(name).or_default().insert(line.n);
+        }
+    }
+    let docs = world.engine.docs();
+    if docs.len() != wanted.len() {
+        world.clock.wrong(format!("{} documents where {} are wanted", docs.len(), wanted.len()));
+    }
+    let found: BTreeSet<(String, u64)> =
+        docs.iter().map(|((index, _), doc)| (index.trim_start_matches("logs-").to_string(), doc.n)).collect();
+    for (name, numbers) in wanted {
+        let app = name.split('/').next().unwrap_or_default().to_string();
+        // of a key the newest counts
+        let newest = numbers.last().copied().unwrap_or_default();
+        if !found.contains(&(app, newest)) {
+            world.clock.wrong(format!("{name}: no document of line {newest}"));
+        }
+    }
+}
+
+/// Reading everything again changed nothing.
+pub fn replay(world: &World, before: &BTreeMap<(String, String), Doc>) {
+    let content = |docs: &BTreeMap<(String, String), Doc>| -> BTreeMap<(String, String), u64> {
+        docs.iter().map(|(key, doc)| (key.clone(), doc.n)).collect()
+    };
+    if content(before) != content(&world.engine.docs()) {
+        world.clock.wrong("reading everything again changed the documents".to_string());
+    }
+    fates(world);
+}
+
+/// While one index took nothing and nothing else was wrong, lines of the others became documents.
+pub fn others_went_on(world: &World, crashes: &[std::time::Duration]) {
+    let scenario = &world.scenario;
+    let stored = world.engine.stored();
+    let lines = lock(&world.lines);
+    if scenario.bytes_in_flight_max < 1 << 20 {
+        return;
+    }
+    let settle = scenario.retry_wait_max * 8 + scenario.request_timeout * 4 + std::time::Duration::from_secs(20);
+    for fault in scenario.faults.iter().filter(|fault| fault.kind.is_of_index()) {
+        let time = &fault.time;
+        let meets = |other: &std::ops::Range<std::time::Duration>| {
+            other.start < time.end && time.start < other.end + settle && other != time
+        };
+        let is_alone = !scenario.faults.iter().any(|other| meets(&other.time));
+        if !is_alone || crashes.iter().any(|at| time.contains(at)) {
+            continue;
+        }
+        let app = (0..APPS.len()).find(|app| {
+            use crate::scenario::Trouble::{Blocked, Closed, Flooded, Gone};
+            [Closed(*app), Blocked(*app), Flooded(*app), Gone(*app)].contains(&fault.kind)
+        });
+        for line in &lines.all {
+            let is_due = line.written >= time.start && line.written + settle < time.end;
+            if is_due && line.kind == Kind::Good && Some(line.app) != app && scenario.shape != Shape::Key {
+                let at = stored.get(&line.n);
+                if at.is_none_or(|at| *at > line.written + settle) {
+                    world.clock.wrong(format!("line {} waited for an index that is not its own: {at:?}", line.n));
+                    return;
+                }
+            }
+        }
+    }
+}

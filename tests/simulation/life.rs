@@ -1,0 +1,364 @@
+//! One life of the process: the pipeline's own code from reading to the fates, over the simulated disk and engine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Receipt, Settled, Shared, Summary};
+use onceline::batch::Source;
+use onceline::codec::Block;
+use onceline::input::budget::Budget;
+use onceline::input::lines::Cutter;
+use onceline::input::{Job, Limits};
+use onceline::output::{self, Config, Phase, Slots};
+use onceline::pipeline::Pipeline;
+use onceline::pipeline::run::Worker;
+use onceline::pool::Pool;
+use onceline::time::Time;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::check;
+use crate::disk::Inode;
+use crate::positions;
+use crate::world::{Crashed, World, lock};
+
+pub const LETTERS: &str = "/state/dead-letters.ndjson";
+
+/// How a life came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Crashed,
+    /// Told to stop, or done.
+    Stopped,
+}
+
+/// What is asked of a life.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// When it is told to stop, and how long it may drain; else it ends when all is done.
+    pub stop: Option<(Duration, Duration)>,
+    pub kill_after: Option<Duration>,
+    /// Reads everything again.
+    pub from_start: bool,
+}
+
+struct Life<'a> {
+    world: &'a World,
+    pipeline: &'a Pipeline,
+    order: Order,
+    shared: Shared,
+    budget: Arc<Budget>,
+    rng: Mutex<Rng>,
+    /// Files by their partition.
+    files: Mutex<Vec<Inode>>,
+    /// How often each line was handed over in this life, by its number; how many in all.
+    handed: Mutex<(BTreeMap<u64, u64>, u64)>,
+    phases: watch::Sender<Phase>,
+    saved: Mutex<BTreeMap<Inode, u64>>,
+}
+
+/// Runs one life to its end.
+pub async fn live(world: &World, pipeline: &Pipeline, order: Order) -> Ended {
+    let scenario = &world.scenario;
+    let saved = match positions::load(&world.disk) {
+        Ok(saved) => saved,
+        Err(_) if world.clock.is_over() => return Ended::Crashed,
+        Err(error) => {
+            world.clock.wrong(format!("saved positions cannot be read: {error}"));
+            return Ended::Crashed;
+        }
+    };
+    check::positions(world, &saved, "found at a start");
+    let life = Life {
+        world,
+        pipeline,
+        order,
+        shared: Shared::default(),
+        budget: Budget::new(scenario.bytes_in_flight_max),
+        rng: Mutex::new(Rng::with_seed(scenario.seed ^ world.clock.now().as_nanos() as u64)),
+        files: Mutex::default(),
+        handed: Mutex::default(),
+        phases: watch::Sender::new(Phase::Running),
+        saved: Mutex::new(if order.from_start { BTreeMap::new() } else { saved }),
+    };
+    tokio::select! {
+        biased;
+        () = world.clock.crashed() => Ended::Crashed,
+        () = life.kill() => Ended::Crashed,
+        done = life.run() => if done.is_ok() { Ended::Stopped } else { Ended::Crashed },
+    }
+}
+
+impl Life<'_> {
+    async fn kill(&self) {
+        match self.order.kill_after {
+            Some(after) => sleep(after).await,
+            None => std::future::pending().await,
+        }
+        self.world.clock.crash();
+    }
+
+    async fn run(&self) -> Result<(), Crashed> {
+        let Config::Elasticsearch(config) = &self.pipeline.output else {
+            self.world.clock.wrong("the pipeline has another output".to_string());
+            return Ok(());
+        };
+        let mut config = (**config).clone();
+        config.complete(self.pipeline);
+        let (acks, settled) = Acks::channel();
+        let (slots, parcels) = output::queue(self.world.scenario.slots);
+        let (jobs, taken) = mpsc::channel(2);
+        let taken = tokio::sync::Mutex::new(taken);
+        let link = self.world.engine.link();
+        let (acks_1, acks_2, acks_3) = (acks.clone(), acks.clone(), acks.clone());
+        let (read, .., told, delivered, ()) = tokio::join!(
+            self.read(slots, jobs),
+            self.work(&taken, acks_1),
+            self.work(&taken, acks_2),
+            self.work(&taken, acks_3),
+            self.tell(settled),
+            config.deliver(link, parcels, acks, self.phases.subscribe()),
+            self.watch(),
+        );
+        read?;
+        told?;
+        if let Err(error) = delivered {
+            self.world.clock.wrong(format!("the output ended: {error:#}"));
+        }
+        check::end_of_life(self.world, &self.outcome());
+        Ok(())
+    }
+
+    fn outcome(&self) -> check::Outcome {
+        let (handed, count) = lock(&self.handed).clone();
+        let (summary, open) = self.counts();
+        let is_abandoned = *self.phases.borrow() == Phase::Abandon;
+        check::Outcome { handed, count, summary, open, is_abandoned }
+    }
+
+    fn counts(&self) -> (Summary, usize) {
+        let counts = self.shared.lock();
+        (counts.0, counts.1.open_batches())
+    }
+
+    /// Ends the life when its time has come, or when all is done; says so if that takes too long.
+    async fn watch(&self) {
+        let (world, scenario) = (self.world, &self.world.scenario);
+        if let Some((after, drain)) = self.order.stop {
+            sleep(after).await;
+            world.clock.note("told to stop", 0);
+            self.phases.send_replace(Phase::Draining);
+            sleep(drain).await;
+            self.phases.send_replace(Phase::Abandon);
+            return;
+        }
+        let now = world.clock.now();
+        let calm = scenario.calm().max(now) - now;
+        sleep(calm).await;
+        let done = async {
+            while !self.is_done() {
+                sleep(Duration::from_millis(500)).await;
+            }
+        };
+        if timeout(scenario.patience(), done).await.is_err() {
+            let (summary, open) = self.counts();
+            let words = summary.words(1.0);
+            world.clock.wrong(format!("it does not come to its end: {open} batches open, {words}"));
+            self.phases.send_replace(Phase::Abandon);
+            return;
+        }
+        self.phases.send_replace(Phase::Draining);
+    }
+
+    /// All lines there are have been read, have their fate, and are covered by saved positions.
+    fn is_done(&self) -> bool {
+        let (saved, lines) = (lock(&self.saved), lock(&self.world.lines));
+        let is_read = lines.by_inode.iter().all(|(inode, of)| {
+            let end = of.last().map_or(0, |at| lines.all[*at].end);
+            saved.get(inode).copied().unwrap_or_default() >= end
+        });
+        is_read && lines.all.len() == self.world.scenario.lines
+    }
+
+    async fn pause(&self, ms_max: u64) {
+        let ms = lock(&self.rng).u64(..=ms_max);
+        sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// The input: whole lines of every file, each from its position on.
+    async fn read(&self, slots: Slots, jobs: mpsc::Sender<Job>) -> Result<(), Crashed> {
+        let world = self.world;
+        let limits =
+            Limits { batch_bytes: world.scenario.batch_bytes, line_bytes_max: self.pipeline.limits(0).line_bytes_max };
+        let pool = Pool::default();
+        let mut sources: Vec<Reading> = Vec::new();
+        let mut quiet = 1;
+        while *self.phases.borrow() == Phase::Running {
+            for path in world.disk.log_paths() {
+                let Some(inode) = world.disk.inode_of(&path) else { continue };
+                if !sources.iter().any(|source| source.inode == inode) {
+                    sources.push(self.begin(path, inode, limits, &pool));
+                }
+            }
+            let mut found = false;
+            for source in &mut sources {
+                world.clock.step("read", source.inode)?;
+                let bytes = world.disk.read_log(source.inode, source.cutter.end(), limits.batch_bytes);
+                found |= !bytes.is_empty();
+                source.cutter.buffer.extend_from_slice(&bytes);
+                while let Some(block) = source.cutter.cut(false) {
+                    self.hand_over(source, block, &slots, &jobs).await?;
+                }
+            }
+            quiet = if found { 1 } else { (quiet * 2).min(400) };
+            self.pause(quiet).await;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, path: PathBuf, inode: Inode, limits: Limits, pool: &Pool) -> Reading {
+        let from = lock(&self.saved).get(&inode).copied().unwrap_or_default();
+        let partition = self.shared.lock().1.partition(from);
+        lock(&self.files).push(inode);
+        let source = Arc::new(Source { name: path.to_string_lossy().into(), head: Arc::default() });
+        Reading { inode, partition, number: 0, source, cutter: Cutter::new(limits, pool, from) }
+    }
+
+    async fn hand_over(
+        &self,
+        source: &mut Reading,
+        block: Block,
+        slots: &Slots,
+        jobs: &mpsc::Sender<Job>,
+    ) -> Result<(), Crashed> {
+        let mut wait = 1;
+        let permit = loop {
+            match self.budget.try_take(block.bytes.len()) {
+                Some(permit) => break permit,
+                None => self.pause(wait).await,
+            }
+            if *self.phases.borrow() == Phase::Abandon {
+                return Ok(());
+            }
+            wait = (wait * 2).min(1_000);
+        };
+        let slot = loop {
+            match slots.try_take() {
+                Some(slot) => break slot,
+                None => self.pause(wait).await,
+            }
+            if *self.phases.borrow() == Phase::Abandon {
+                return Ok(());
+            }
+            wait = (wait * 2).min(1_000);
+        };
+        self.world.clock.step("hand over", block.bytes.len() as u64)?;
+        let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
+        {
+            let lines = lock(&self.world.lines);
+            let mut handed = lock(&self.handed);
+            for line in lines.of(source.inode).filter(|line| covered.contains(&line.start)) {
+                *handed.0.entry(line.n).or_default() += 1;
+                handed.1 += 1;
+            }
+        }
+        self.shared.lock().1.open(source.partition, source.number, covered);
+        let receipt = Receipt::new(source.partition, source.number, Some(permit));
+        source.number += 1;
+        let job = Job { input: 0, block, source: source.source.clone(), receipt, slot };
+        let _ = jobs.send(job).await;
+        Ok(())
+    }
+
+    /// One worker.
+    async fn work(&self, jobs: &tokio::sync::Mutex<mpsc::Receiver<Job>>, acks: Acks) {
+        let mut worker = Worker::new(self.pipeline, output::Form::Bulk(self.pipeline.output.action()));
+        loop {
+            let job = jobs.lock().await.recv().await;
+            let Some(job) = job else { return };
+            self.pause(5).await;
+            worker.work(job, &acks);
+        }
+    }
+
+    /// What is settled: letters, then counts and positions.
+    async fn tell(&self, settled: Receiver<Settled>) -> Result<(), Crashed> {
+        let world = self.world;
+        let mut letters = LetterFile::new(world.disk.clone(), PathBuf::from(LETTERS));
+        let mut last = Instant::now();
+        let mut quiet = 1;
+        loop {
+            let is_over = match settled.try_recv() {
+                Ok(first) => {
+                    let mut group = vec![first];
+                    let count = lock(&self.rng).usize(..GROUP_MAX);
+                    group.extend(settled.try_iter().take(count));
+                    self.group(group, &mut letters).await?;
+                    quiet = 1;
+                    false
+                }
+                Err(TryRecvError::Empty) => {
+                    self.pause(quiet).await;
+                    quiet = (quiet * 2).min(500);
+                    false
+                }
+                Err(TryRecvError::Disconnected) => true,
+            };
+            if is_over || last.elapsed() >= Duration::from_secs(1) {
+                last = Instant::now();
+                self.save()?;
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn group(&self, group: Vec<Settled>, letters: &mut LetterFile<crate::disk::Disk>) -> Result<(), Crashed> {
+        let now = Time::new(1_772_000_000 + self.world.clock.now().as_secs() as i64, 0);
+        while ack::write_letters(&group, letters, now).is_err() {
+            self.world.clock.step("letters wait", 0)?;
+            if *self.phases.borrow() == Phase::Abandon {
+                self.shared.count_unsettled(&group);
+                return Ok(());
+            }
+            self.pause(500).await;
+        }
+        self.shared.count(&group);
+        self.world.clock.step("counted", group.len() as u64)?;
+        check::counts(self.world, &self.counts().0);
+        Ok(())
+    }
+
+    fn save(&self) -> Result<(), Crashed> {
+        let mut positions = lock(&self.saved).clone();
+        {
+            let counts = self.shared.lock();
+            for (partition, inode) in lock(&self.files).iter().enumerate() {
+                positions.insert(*inode, counts.1.position(partition as u32).unwrap_or_default());
+            }
+        }
+        if positions == *lock(&self.saved) {
+            return Ok(());
+        }
+        check::positions(self.world, &positions, "about to be saved");
+        match positions::save(&self.world.disk, &positions) {
+            Ok(()) => *lock(&self.saved) = positions,
+            Err(_) => self.world.clock.step("positions wait", 0)?,
+        }
+        Ok(())
+    }
+}
+
+struct Reading {
+    inode: Inode,
+    partition: u32,
+    number: u64,
+    source: Arc<Source>,
+    cutter: Cutter,
+}
+
