@@ -27,12 +27,12 @@ pub struct Outcome {
 pub fn letters(world: &World) -> BTreeMap<u64, (String, BTreeSet<u64>)> {
     let text = world.disk.synced(Path::new(LETTERS));
     let mut letters: BTreeMap<u64, (String, BTreeSet<u64>)> = BTreeMap::new();
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
+    let mut from = 0;
+    // half a one at the end is taken away before the next is written
+    for end in memchr::memchr_iter(b'\n', &text) {
+        let line = &text[from..end];
+        from = end + 1;
         let Some((n, reason, offset)) = letter(line) else {
-            // half a one at the end is taken away before the next is written
-            if !line.ends_with(b"\n") {
-                continue;
-            }
             world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line)));
             continue;
         };
@@ -46,7 +46,7 @@ pub fn letters(world: &World) -> BTreeMap<u64, (String, BTreeSet<u64>)> {
 }
 
 fn letter(line: &[u8]) -> Option<(u64, String, u64)> {
-    let letter: Value = serde_json::from_slice(line.strip_suffix(b"\n")?).ok()?;
+    let letter: Value = serde_json::from_slice(line).ok()?;
     let n = match &letter["event"] {
         Value::String(raw) => raw.strip_prefix("{\"n\":")?.split(',').next()?.parse().ok()?,
         event => event["n"].as_u64()?,
@@ -66,7 +66,10 @@ pub fn positions(world: &World, positions: &BTreeMap<Inode, u64>, when: &str) {
             let has_fate = match line.kind {
                 Kind::Debug => true,
                 Kind::Good => is_stored(world, &lines, line),
-                _ => known.get_or_insert_with(|| letters(world)).contains_key(&line.n),
+                _ => {
+                    known.get_or_insert_with(|| letters(world)).contains_key(&line.n)
+                        || line.kind == Kind::Mapping && is_overtaken(world, &lines, line)
+                }
             };
             if !has_fate {
                 let (n, kind) = (line.n, line.kind);
@@ -79,14 +82,15 @@ pub fn positions(world: &World, positions: &BTreeMap<Inode, u64>, when: &str) {
 
 /// The line is a document, or was, or a newer one of its key is.
 fn is_stored(world: &World, lines: &Lines, line: &Line) -> bool {
-    world.engine.is_stored(line.n)
-        || world.scenario.shape == Shape::Key
-            && lines.of(line.inode).any(|other| {
-                other.key == line.key
-                    && other.start > line.start
-                    && other.kind == Kind::Good
-                    && world.engine.is_stored(other.n)
-            })
+    world.engine.is_stored(line.n) || is_overtaken(world, lines, line)
+}
+
+/// A newer line of its key is a document, so that this one may be stale: put off once, it is not sent again.
+fn is_overtaken(world: &World, lines: &Lines, line: &Line) -> bool {
+    let is_newer = |other: &Line| {
+        other.key == line.key && other.start > line.start && other.kind == Kind::Good && world.engine.is_stored(other.n)
+    };
+    world.scenario.shape == Shape::Key && lines.of(line.inode).any(is_newer)
 }
 
 /// Counts add up at any time: nothing has two fates.
@@ -124,7 +128,8 @@ pub fn fates(world: &World) {
     let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for line in &lines.all {
         let letter = letters.get(&line.n);
-        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() {
+        let is_stale = letter.is_none() && line.kind == Kind::Mapping && is_overtaken(world, &lines, line);
+        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() && !is_stale {
             world.clock.wrong(format!("line {}, {:?}, has the letter {letter:?}", line.n, line.kind));
         }
         if line.kind == Kind::Good {

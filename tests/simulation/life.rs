@@ -161,7 +161,7 @@ impl Life<'_> {
         sleep(calm).await;
         let done = async {
             while !self.is_done() {
-                sleep(Duration::from_millis(500)).await;
+                sleep(Duration::from_secs(1)).await;
             }
         };
         if timeout(scenario.patience(), done).await.is_err() {
@@ -214,7 +214,7 @@ impl Life<'_> {
                     self.hand_over(source, block, &slots, &jobs).await?;
                 }
             }
-            quiet = if found { 1 } else { (quiet * 2).min(400) };
+            quiet = if found { 1 } else { (quiet * 2).min(3_000) };
             self.pause(quiet).await;
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Life<'_> {
             if *self.phases.borrow() == Phase::Abandon {
                 return Ok(());
             }
-            wait = (wait * 2).min(1_000);
+            wait = (wait * 2).min(2_000);
         };
         let slot = loop {
             match slots.try_take() {
@@ -254,7 +254,7 @@ impl Life<'_> {
             if *self.phases.borrow() == Phase::Abandon {
                 return Ok(());
             }
-            wait = (wait * 2).min(1_000);
+            wait = (wait * 2).min(2_000);
         };
         self.world.clock.step("hand over", block.bytes.len() as u64)?;
         let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
@@ -303,7 +303,7 @@ impl Life<'_> {
                 }
                 Err(TryRecvError::Empty) => {
                     self.pause(quiet).await;
-                    quiet = (quiet * 2).min(500);
+                    quiet = (quiet * 2).min(1_500);
                     false
                 }
                 Err(TryRecvError::Disconnected) => true,
@@ -361,4 +361,3 @@ struct Reading {
     source: Arc<Source>,
     cutter: Cutter,
 }
-

@@ -59,7 +59,11 @@ fn every_line_has_exactly_one_fate() {
     println!("{count} seeds in {seconds:.1} s: {}", world::lock(&sums).words());
     let mut failed = failed.into_inner().unwrap_or_default();
     failed.sort_unstable();
-    assert!(failed.is_empty(), "{} of {count} seeds failed, keep them in tests/simulation/seeds.txt: {failed:?}", failed.len());
+    assert!(
+        failed.is_empty(),
+        "{} of {count} seeds failed, keep them in tests/simulation/seeds.txt: {failed:?}",
+        failed.len()
+    );
 }
 
 /// The same seed is the same run, step by step.

@@ -130,7 +130,8 @@ async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
 }
 
 fn pipeline(scenario: &Scenario) -> Pipeline {
-    let options = Options { now: Some(Time::new(1_772_366_400, 0)), state: Some("/state".into()), ..Options::default() };
+    let options =
+        Options { now: Some(Time::new(1_772_366_400, 0)), state: Some("/state".into()), ..Options::default() };
     let (plan, report) = read(Path::new("simulation.toml"), scenario.pipeline.as_bytes(), &options, &|_| None);
     plan.unwrap_or_else(|| panic!("{}\n{}", scenario.pipeline, report.render(false))).pipeline
 }
