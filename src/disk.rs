@@ -20,6 +20,11 @@ pub trait Disk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a folder if it is absent, open to its owner only.
+    fn make_folder(&self, path: &Path) -> anyhow::Result<()>;
+
     /// Makes last what names stand in a folder: a new file, a rename.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
@@ -64,6 +69,14 @@ impl Disk for Real {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn make_folder(&self, path: &Path) -> anyhow::Result<()> {
+        crate::ack::lock::make_folder(path)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {

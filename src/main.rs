@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use onceline::ack::lock::StateLock;
 use onceline::ack::{Shared, Summary, counted};
 use onceline::output::Phase;
 use onceline::pipeline::read::{Options, Plan};
-use onceline::pipeline::{check, explain, progress, read, run};
+use onceline::pipeline::{check, explain, positions, progress, read, run};
 use onceline::time::Time;
 use onceline::{bench, config};
 
@@ -63,6 +64,7 @@ enum Command {
         after_help = "Examples:\n  \
             cat app.log | onceline run app.toml\n  \
             onceline run --once --progress backfill.toml\n  \
+            onceline run --once --from-start backfill.toml\n  \
             onceline run app.toml --set output.path=/tmp/try.sqlite --summary - < app.log"
     )]
     Run(RunArgs),
@@ -93,6 +95,9 @@ enum Command {
         #[arg(long)]
         metadata: bool,
     },
+    /// How far files were read: show it, or forget it
+    #[command(subcommand)]
+    Positions(PositionsCommand),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -109,7 +114,7 @@ struct PipelineArgs {
     /// Fix the clock, e.g. 2026-03-01T12:00:00Z
     #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
     now: Option<Time>,
-    /// Folder for what outlives a run: dead letters, unless [dead_letter] says where
+    /// Folder for what outlives a run: positions, and dead letters unless [dead_letter] says where
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -121,6 +126,9 @@ struct RunArgs {
     /// Read the files there are to their ends, then stop
     #[arg(long)]
     once: bool,
+    /// Read files from their beginnings, whatever was read before
+    #[arg(long)]
+    from_start: bool,
     /// Show a bar while it runs
     #[arg(long)]
     progress: bool,
@@ -130,6 +138,51 @@ struct RunArgs {
     /// Exit with 1 if there is a dead letter
     #[arg(long)]
     fail_on_dead_letters: bool,
+}
+
+#[derive(Subcommand)]
+enum PositionsCommand {
+    /// Print the saved positions of a pipeline
+    #[command(after_help = "Example:\n  onceline positions show app.toml")]
+    Show {
+        #[command(flatten)]
+        pipeline: OnePipelineArgs,
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget saved positions: what was read is read again at the next run
+    #[command(
+        long_about = "Forgets the saved positions of a pipeline, or of some files, so that the next run reads them \
+                      from their beginnings. What is stored already is found by its id. Refused while the pipeline \
+                      runs.",
+        after_help = "Examples:\n  \
+            onceline positions reset app.toml\n  \
+            onceline positions reset app.toml /var/log/app/a.json --yes"
+    )]
+    Reset {
+        #[command(flatten)]
+        pipeline: OnePipelineArgs,
+        /// Files whose positions are forgotten [default: all]
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Args)]
+struct OnePipelineArgs {
+    /// Pipeline file
+    #[arg(value_name = "PIPELINE.toml")]
+    file: PathBuf,
+    /// Override one key, as it is overridden for `run`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// The state folder, as it is given to `run`
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -201,6 +254,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run_command(&args),
         Command::Check { pipelines } => check_command(&pipelines),
         Command::Explain { pipelines, input, metadata } => explain_command(&pipelines, input, metadata),
+        Command::Positions(command) => positions_command(&command),
         Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {
@@ -285,14 +339,80 @@ fn explain_command(args: &PipelineArgs, input: usize, metadata: bool) -> anyhow:
     Ok(DONE)
 }
 
+fn positions_command(command: &PositionsCommand) -> anyhow::Result<u8> {
+    let (PositionsCommand::Show { pipeline: one, .. } | PositionsCommand::Reset { pipeline: one, .. }) = command;
+    let OnePipelineArgs { file, sets, state } = one;
+    let args = PipelineArgs { files: vec![file.clone()], sets: sets.clone(), now: None, state: state.clone() };
+    let plans = load(&args, &Options { once: true, ..options(&args) })?;
+    let Some([(_, plan)]) = plans.as_deref() else { return Ok(WRONG) };
+    match command {
+        PositionsCommand::Show { json, .. } => {
+            let saved = plan.pipeline.positions().saved()?;
+            let text = if *json { format!("{}\n", positions::to_json(&saved)) } else { positions::table(&saved) };
+            std::io::stdout().write_all(text.as_bytes()).context("cannot print the positions")?;
+            Ok(DONE)
+        }
+        PositionsCommand::Reset { paths, yes, .. } => reset_positions(plan, paths, *yes),
+    }
+}
+
+fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<u8> {
+    let _lock = StateLock::take(&plan.pipeline.state)?;
+    let place = plan.pipeline.positions();
+    let gone = if paths.is_empty() { None } else { Some(positions::of_paths(&place.saved()?, paths)?) };
+    let what = match &gone {
+        Some(gone) => counted(gone.len() as u64, "position"),
+        None => "all positions".to_string(),
+    };
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            eprintln!("onceline: nobody can be asked whether to forget {what}: say --yes");
+            return Ok(WRONG);
+        }
+        eprint!("forget {what} of {}? [y/N] ", plan.pipeline.name);
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Ok(UNSETTLED);
+        }
+    }
+    match &gone {
+        Some(gone) => place.forget(gone)?,
+        None => place.forget_all()?,
+    }
+    eprintln!("onceline: forgot {what}");
+    Ok(DONE)
+}
+
+/// Takes the state folders of all pipelines, each once. None, and said, if two would save positions in one.
+fn lock_states(plans: &[(PathBuf, Plan)]) -> anyhow::Result<Option<Vec<StateLock>>> {
+    let mut states: Vec<(PathBuf, bool)> = Vec::new();
+    for (_, plan) in plans {
+        let pipeline = &plan.pipeline;
+        let state = std::path::absolute(&pipeline.state).context("cannot find the state folder")?;
+        match states.iter_mut().find(|(taken, _)| *taken == state) {
+            Some((_, true)) if pipeline.saves_in_state() => {
+                let state = state.display();
+                eprintln!("onceline: two pipelines would save positions in {state}: give each a `[state] path`");
+                return Ok(None);
+            }
+            Some((_, saves)) => *saves |= pipeline.saves_in_state(),
+            None => states.push((state, pipeline.saves_in_state())),
+        }
+    }
+    states.iter().map(|(state, _)| StateLock::take(state)).collect::<anyhow::Result<_>>().map(Some)
+}
+
 fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
-    let Some(plans) = load(&args.pipelines, &Options { once: args.once, ..options(&args.pipelines) })? else {
+    let options = Options { once: args.once, from_start: args.from_start, ..options(&args.pipelines) };
+    let Some(plans) = load(&args.pipelines, &options)? else {
         return Ok(WRONG);
     };
     if plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count() > 1 {
         eprintln!("onceline: standard input can be read by one pipeline only");
         return Ok(WRONG);
     }
+    let Some(_locks) = lock_states(&plans)? else { return Ok(WRONG) };
     let started = Instant::now();
     let (phase, phases) = tokio::sync::watch::channel(Phase::Running);
     watch_signals(phase)?;
@@ -356,7 +476,13 @@ fn write_summary(
     let mut object = total.to_json(seconds);
     if plans.len() > 1 {
         let each = plans.iter().zip(endings);
-        let each = each.map(|((_, plan), ending)| (plan.pipeline.name.clone(), ending.summary.to_json(seconds).into()));
+        // two files of one name are told apart by their folders
+        let is_shared = |name: &str| plans.iter().filter(|(_, plan)| plan.pipeline.name == name).count() > 1;
+        let each = each.map(|((path, plan), ending)| {
+            let name = &plan.pipeline.name;
+            let name = if is_shared(name) { path.display().to_string() } else { name.clone() };
+            (name, ending.summary.to_json(seconds).into())
+        });
         object.insert("pipelines".to_string(), serde_json::Value::Object(each.collect()));
     }
     let text = format!("{}\n", serde_json::Value::Object(object));

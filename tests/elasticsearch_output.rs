@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use onceline::ack::{Acks, Letter, Receipt, Settled, Tally};
+use onceline::ack::{Acks, Letter, Message, Receipt, Tally};
 use onceline::output::elasticsearch::{Compression, Config, Credentials, Elasticsearch, Template};
 use onceline::output::{Action, Item, Output, Parcel, Phase, Slots, queue};
 use rig::{Engine, Fault, Proxy, Stub};
@@ -61,7 +61,7 @@ fn parcel(action: Action, number: u64, events: &[Event]) -> Parcel {
 /// An output at work on a thread of its own.
 struct Work {
     slots: Option<Slots>,
-    settled: Receiver<Settled>,
+    settled: Receiver<Message>,
     phase: watch::Sender<Phase>,
     thread: JoinHandle<anyhow::Result<()>>,
     action: Action,
@@ -99,17 +99,17 @@ impl Work {
         let end = Instant::now() + SECS_MAX;
         while self.told.claims < count {
             let left = end.saturating_duration_since(Instant::now());
-            let settled =
+            let message =
                 self.settled.recv_timeout(left).unwrap_or_else(|_| panic!("{} of {count} fates", self.told.claims));
-            self.told.add(settled);
+            self.told.add(message);
         }
     }
 
     fn end(mut self) -> Told {
         drop(self.slots.take());
         let end = Instant::now() + SECS_MAX;
-        while let Ok(settled) = self.settled.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.told.add(settled);
+        while let Ok(message) = self.settled.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.told.add(message);
         }
         assert!(self.thread.is_finished() || Instant::now() < end, "the output hangs");
         self.thread.join().expect("no panic").expect("no error");
@@ -118,7 +118,8 @@ impl Work {
 }
 
 impl Told {
-    fn add(&mut self, settled: Settled) {
+    fn add(&mut self, message: Message) {
+        let Message::Settled(settled) = message else { panic!("{message:?}") };
         self.tally.add(&settled.tally);
         self.claims += settled.claims;
         self.letters.extend(settled.letters);

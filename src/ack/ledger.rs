@@ -1,90 +1,231 @@
 //! Which batches of a partition are settled, and so how far its position may move: over settled ground only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
+
+use crate::input::identity::{FileKey, Mark, Position};
 
 /// The bytes of a source that a batch covers.
 pub type Span = Range<u64>;
 
+/// The place that a file may be read on from once a batch and all before it are settled.
+pub type Claim = (Arc<FileKey>, Mark);
+
 #[derive(Debug, Default)]
 pub struct Ledger {
     partitions: Vec<Partition>,
+    /// Partitions whose position moved since it was last taken to be saved.
+    moved: BTreeSet<u32>,
 }
 
 #[derive(Debug, Default)]
 struct Partition {
     /// Everything before this is settled.
-    position: u64,
-    /// Batches not settled, or settled above an open one: number to covered bytes and whether settled.
-    batches: BTreeMap<u64, (Span, bool)>,
+    offset: u64,
+    /// The last claim of the batches that are settled with all before them.
+    claim: Option<Claim>,
+    /// Batches not settled, or settled above an open one.
+    batches: BTreeMap<u64, Batch>,
+    /// The batch up to which the position was given out before it was settled, by [`Ledger::take_moved_with`].
+    given: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    span: Span,
+    settled: bool,
+    claim: Option<Claim>,
 }
 
 impl Ledger {
-    /// A new partition, read from `position` on.
-    pub fn partition(&mut self, position: u64) -> u32 {
-        self.partitions.push(Partition { position, batches: BTreeMap::new() });
+    /// A new partition, read from `offset` on.
+    pub fn partition(&mut self, offset: u64) -> u32 {
+        self.partitions.push(Partition { offset, ..Partition::default() });
         self.partitions.len() as u32 - 1
+    }
+
+    /// A new partition of a file that goes on at a saved position, under another name or inode than it was saved
+    /// with: to be saved again, whether or not there is something new in it.
+    pub fn partition_moved(&mut self, claim: Claim) -> u32 {
+        let partition = self.partition(claim.1.offset);
+        self.moved.insert(partition);
+        if let Some(last) = self.partitions.last_mut() {
+            last.claim = Some(claim);
+        }
+        partition
     }
 
     /// A batch was read. Batches of a partition are opened in the order of their numbers.
     pub fn open(&mut self, partition: u32, number: u64, span: Span) {
         if let Some(partition) = self.partitions.get_mut(partition as usize) {
-            partition.batches.insert(number, (span, false));
+            partition.batches.insert(number, Batch { span, settled: false, claim: None });
         }
     }
 
     /// All events of a batch have their fate.
-    pub fn settle(&mut self, partition: u32, number: u64) {
-        let Some(partition) = self.partitions.get_mut(partition as usize) else { return };
-        if let Some(batch) = partition.batches.get_mut(&number) {
-            batch.1 = true;
+    pub fn settle(&mut self, partition: u32, number: u64, claim: Option<Claim>) {
+        let Some(part) = self.partitions.get_mut(partition as usize) else { return };
+        if let Some(batch) = part.batches.get_mut(&number) {
+            batch.settled = true;
+            batch.claim = claim;
         }
-        while let Some(first) = partition.batches.first_entry()
-            && first.get().1
+        while let Some(first) = part.batches.first_entry()
+            && first.get().settled
         {
-            partition.position = first.remove().0.end;
+            let (number, batch) = first.remove_entry();
+            part.offset = batch.span.end;
+            if batch.claim.is_some() {
+                part.claim = batch.claim;
+                if part.given.is_none_or(|given| given < number) {
+                    self.moved.insert(partition);
+                }
+            }
         }
     }
 
     /// The place before which all is settled.
-    pub fn position(&self, partition: u32) -> Option<u64> {
-        self.partitions.get(partition as usize).map(|p| p.position)
+    pub fn offset(&self, partition: u32) -> Option<u64> {
+        self.partitions.get(partition as usize).map(|part| part.offset)
+    }
+
+    /// The position of a file: the claim of the last batch that is settled with all before it.
+    pub fn position(&self, partition: u32) -> Option<Position> {
+        let (file, mark) = self.partitions.get(partition as usize)?.claim.as_ref()?;
+        Some(file.at(*mark))
+    }
+
+    pub fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
+    /// The positions that moved since this was last asked.
+    pub fn take_moved(&mut self) -> Vec<Position> {
+        let moved = std::mem::take(&mut self.moved);
+        moved.into_iter().filter_map(|partition| self.position(partition)).collect()
+    }
+
+    /// The same, as it will be once batch `number` is settled too. The caller makes it so, or saves nothing.
+    pub fn take_moved_with(&mut self, partition: u32, number: u64, claim: Option<&Claim>) -> Vec<Position> {
+        let mut moved = std::mem::take(&mut self.moved);
+        let mut next = None;
+        if let (Some(claim), Some(part)) = (claim, self.partitions.get_mut(partition as usize))
+            && part.batches.first_key_value().is_some_and(|(first, _)| *first == number)
+        {
+            part.given = Some(number);
+            moved.remove(&partition);
+            next = Some(claim.0.at(claim.1));
+        }
+        moved.into_iter().filter_map(|partition| self.position(partition)).chain(next).collect()
     }
 
     /// Bytes of all partitions before which all is settled.
     pub fn settled_bytes(&self) -> u64 {
-        self.partitions.iter().map(|p| p.position).sum()
+        self.partitions.iter().map(|part| part.offset).sum()
     }
 
     /// Batches with something open.
     pub fn open_batches(&self) -> usize {
-        self.partitions.iter().flat_map(|p| p.batches.values()).filter(|b| !b.1).count()
+        self.partitions.iter().flat_map(|part| part.batches.values()).filter(|batch| !batch.settled).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::identity::{Identity, Print};
     use proptest::prelude::*;
 
+    fn file(inode: u64) -> Arc<FileKey> {
+        let identity = Identity { device: 1, inode, head: Print::head(b"") };
+        Arc::new(FileKey { path: format!("/{inode}").into(), identity })
+    }
+
+    fn mark(offset: u64) -> Mark {
+        Mark { offset, tail: Print::tail(&offset.to_be_bytes()) }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Settle(usize, u64),
+        Save,
+        /// Save as it will be once this batch is settled, then settle it.
+        SaveWith(usize, u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let all: Vec<(usize, u64)> = (0..3).flat_map(|file| (0..8).map(move |number| (file, number))).collect();
+        let order = (Just(all).prop_shuffle(), prop::collection::vec(0..4u8, 24), 0..25usize);
+        order.prop_map(|(order, kinds, count)| {
+            let steps = order.into_iter().zip(kinds).take(count);
+            let step = |((file, number), kind)| match kind {
+                0 => vec![Step::SaveWith(file, number)],
+                1 => vec![Step::Settle(file, number), Step::Save],
+                _ => vec![Step::Settle(file, number)],
+            };
+            steps.flat_map(step).chain([Step::Save]).collect()
+        })
+    }
+
     proptest! {
-        /// Against the naive rule: the position is the end of the longest settled run of batches from the first.
+        /// Against the naive rule: a saved position is the claim of a batch before which none is open, and after
+        /// the last save it is the farthest such claim.
         #[test]
-        fn position_is_the_end_of_the_settled_run(
-            order in Just((0..20u64).collect::<Vec<_>>()).prop_shuffle(),
-            settled in 0..20usize,
-        ) {
+        fn saved_positions_are_the_ends_of_the_settled_runs(steps in steps(), silent in 0..8u64) {
             let mut ledger = Ledger::default();
-            let part = ledger.partition(100);
-            for n in 0..20 {
-                ledger.open(part, n, 100 + n * 10..110 + n * 10);
+            let files: Vec<Arc<FileKey>> = (0..3).map(file).collect();
+            let parts: Vec<u32> = files.iter().map(|_| ledger.partition(100)).collect();
+            // a batch that ends in a half line has no claim
+            let claim = |at: usize, n: u64| (n != silent).then(|| (files[at].clone(), mark(110 + n * 10)));
+            for part in &parts {
+                (0..8).for_each(|n| ledger.open(*part, n, 100 + n * 10..110 + n * 10));
             }
-            for n in &order[..settled] {
-                ledger.settle(part, *n);
+            let mut settled = [[false; 8]; 3];
+            let mut saved: [u64; 3] = [0; 3];
+            let run = |settled: &[bool; 8]| settled.iter().take_while(|s| **s).count() as u64;
+            for step in steps {
+                let (now, taken) = match step {
+                    Step::Settle(at, n) => {
+                        ledger.settle(parts[at], n, claim(at, n));
+                        settled[at][n as usize] = true;
+                        (settled, Vec::new())
+                    }
+                    Step::Save => (settled, ledger.take_moved()),
+                    Step::SaveWith(at, n) => {
+                        let taken = ledger.take_moved_with(parts[at], n, claim(at, n).as_ref());
+                        ledger.settle(parts[at], n, claim(at, n));
+                        settled[at][n as usize] = true;
+                        // as if only the batches of the run up to this one were settled
+                        (settled, taken)
+                    }
+                };
+                for position in taken {
+                    let at = position.identity.inode as usize;
+                    let covered = (position.mark.offset - 100) / 10;
+                    prop_assert_eq!(position.mark, mark(position.mark.offset));
+                    prop_assert!(covered <= run(&now[at]), "{covered} batches saved of {:?}", now[at]);
+                    prop_assert!(position.mark.offset >= saved[at], "a position went back");
+                    saved[at] = position.mark.offset;
+                }
             }
-            let run = (0..20).take_while(|n| order[..settled].contains(n)).count() as u64;
-            prop_assert_eq!(ledger.position(part), Some(100 + run * 10));
-            prop_assert_eq!(ledger.open_batches(), 20 - settled);
+            for at in 0..3 {
+                let run = run(&settled[at]);
+                prop_assert_eq!(ledger.offset(parts[at]), Some(100 + run * 10));
+                let last = (0..run).rev().find(|n| *n != silent).map_or(0, |n| 110 + n * 10);
+                prop_assert_eq!(saved[at], last);
+                prop_assert_eq!(ledger.position(parts[at]).map_or(0, |position| position.mark.offset), last);
+            }
+            prop_assert!(!ledger.has_moved());
+            prop_assert_eq!(ledger.open_batches(), settled.iter().flatten().filter(|s| !**s).count());
         }
+    }
+
+    #[test]
+    fn a_file_under_another_name_is_saved_though_nothing_is_new() {
+        let mut ledger = Ledger::default();
+        ledger.partition_moved((file(7), mark(300)));
+        assert_eq!(ledger.settled_bytes(), 300);
+        assert_eq!(ledger.take_moved(), [file(7).at(mark(300))]);
+        assert_eq!(ledger.take_moved(), []);
     }
 }

@@ -5,18 +5,24 @@
 
 mod ledger;
 mod letter;
+pub mod lock;
+pub mod positions;
 mod summary;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::disk::Disk;
+use tokio::time::Instant;
+
+use crate::disk::{Disk, Real};
 use crate::input::budget::Permit;
+use crate::input::identity::Position;
 use crate::output::{Phase, Phases};
 use crate::time::Time;
+use positions::Save;
 
-pub use ledger::{Ledger, Span as Reach};
+pub use ledger::{Claim, Ledger, Span as Reach};
 pub use letter::{Letter, LetterFile, Reason};
 pub use summary::{Summary, Tally, counted};
 
@@ -30,6 +36,8 @@ struct Ticket {
     /// The batch's number within its partition, from 0.
     number: u64,
     open: AtomicI64,
+    /// What the file's position is once this batch and all before it are settled.
+    claim: Option<Claim>,
     /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
     _permit: Option<Permit>,
 }
@@ -37,7 +45,12 @@ struct Ticket {
 impl Receipt {
     /// A receipt with one claim open, the worker's own.
     pub fn new(partition: u32, number: u64, permit: Option<Permit>) -> Receipt {
-        Receipt(Arc::new(Ticket { partition, number, open: AtomicI64::new(1), _permit: permit }))
+        Receipt::with_claim(partition, number, permit, None)
+    }
+
+    /// As [`Receipt::new`], for a batch of a file whose position is saved.
+    pub fn with_claim(partition: u32, number: u64, permit: Option<Permit>, claim: Option<Claim>) -> Receipt {
+        Receipt(Arc::new(Ticket { partition, number, open: AtomicI64::new(1), claim, _permit: permit }))
     }
 
     /// Opens `events` more claims.
@@ -51,6 +64,15 @@ impl Receipt {
 
     pub fn number(&self) -> u64 {
         self.0.number
+    }
+
+    pub fn claim(&self) -> Option<&Claim> {
+        self.0.claim.as_ref()
+    }
+
+    /// Whether `claims` are all that is open.
+    fn is_open_by(&self, claims: u64) -> bool {
+        self.0.open.load(Ordering::Acquire) == claims as i64
     }
 
     /// Closes `claims`; true when none is left.
@@ -72,12 +94,28 @@ pub struct Settled {
     pub claims: u64,
 }
 
-/// The way back: from workers and outputs to the one thread that counts, writes letters and moves positions.
+/// What the one thread hears that counts, writes letters and moves positions.
+#[derive(Debug)]
+pub enum Message {
+    Settled(Settled),
+    Flush(Flush),
+}
+
+/// A question of an output that saves positions with its rows: once all that was said before is done, and the
+/// letters in it are on the disk, which positions moved, and would with this batch.
+#[derive(Debug)]
+pub struct Flush {
+    /// A batch that the output settles next, and how many of its events.
+    next: Option<(Receipt, u64)>,
+    answer: mpsc::SyncSender<Vec<Position>>,
+}
+
+/// The way back from workers and outputs.
 #[derive(Clone, Debug)]
-pub struct Acks(mpsc::Sender<Settled>);
+pub struct Acks(mpsc::Sender<Message>);
 
 impl Acks {
-    pub fn channel() -> (Acks, mpsc::Receiver<Settled>) {
+    pub fn channel() -> (Acks, mpsc::Receiver<Message>) {
         let (send, receive) = mpsc::channel();
         (Acks(send), receive)
     }
@@ -85,33 +123,150 @@ impl Acks {
     /// Tells the ends of events: as many claims are closed as `tally` has fates and `letters` letters.
     pub fn settle(&self, receipt: &Receipt, tally: Tally, letters: Vec<Letter>) {
         let claims = tally.fates() + letters.len() as u64;
-        self.send(Settled { receipt: receipt.clone(), tally, letters, claims });
+        self.send(Message::Settled(Settled { receipt: receipt.clone(), tally, letters, claims }));
     }
 
     /// As [`Acks::settle`], and gives up the worker's own claim.
     pub fn finish(&self, receipt: &Receipt, tally: Tally, letters: Vec<Letter>) {
         let claims = tally.fates() + letters.len() as u64 + 1;
-        self.send(Settled { receipt: receipt.clone(), tally, letters, claims });
+        self.send(Message::Settled(Settled { receipt: receipt.clone(), tally, letters, claims }));
     }
 
-    fn send(&self, settled: Settled) {
+    /// Waits until all that was told before is done, letters on the disk included. The answer is what to save:
+    /// positions that moved since the last answer, with `next` taken as settled by as many events as it says, which
+    /// the caller brings about in the same transaction. None if nobody answers any more.
+    pub fn flush(&self, next: Option<(&Receipt, u64)>) -> Option<Vec<Position>> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let next = next.map(|(receipt, claims)| (receipt.clone(), claims));
+        self.send(Message::Flush(Flush { next, answer }));
+        answered.recv().ok()
+    }
+
+    fn send(&self, message: Message) {
         // the counting thread ends only when every sender is gone, so there is somebody to hear
-        let _ = self.0.send(settled);
+        let _ = self.0.send(message);
     }
 }
 
 /// How long to wait before letters that could not be written are tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
-pub fn run<D: Disk>(settled: &mpsc::Receiver<Settled>, letters: &mut LetterFile<D>, shared: &Shared, phases: &Phases) {
-    while let Ok(first) = settled.recv() {
-        let mut group = vec![first];
-        group.extend(settled.try_iter().take(GROUP_MAX - 1));
-        match wait_for_letters(&group, letters, phases) {
-            true => shared.count(&group),
-            false => shared.count_unsettled(&group),
+/// How often positions are saved at most.
+const SAVE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long saving is tried again at the end, when the disk takes nothing.
+const LAST_SAVE_WAIT: Duration = Duration::from_secs(5);
+
+/// Where letters and positions go.
+pub struct Desk<'a, D: Disk = Real> {
+    pub letters: LetterFile<D>,
+    /// None where the output saves positions itself.
+    pub positions: Option<Box<dyn Save>>,
+    pub shared: &'a Arc<Shared>,
+    pub phases: &'a Phases,
+}
+
+impl<D: Disk> Desk<'_, D> {
+    /// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
+    pub fn run(mut self, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
+        let mut saving = Saving::new(self.positions.take());
+        loop {
+            let due = saving.due(self.shared);
+            let first = match due {
+                Some(due) => messages.recv_timeout(due),
+                None => messages.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+            };
+            match first {
+                Ok(first) => self.take([first].into_iter().chain(messages.try_iter().take(GROUP_MAX - 1))),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return saving.finish(&self),
+            }
+            if saving.due(self.shared) == Some(Duration::ZERO) {
+                // said once, and tried again when it is due again
+                let _ = saving.save(self.shared);
+            }
         }
+    }
+
+    fn take(&mut self, messages: impl Iterator<Item = Message>) {
+        let mut group = Vec::new();
+        for message in messages {
+            match message {
+                Message::Settled(settled) => group.push(settled),
+                Message::Flush(flush) => {
+                    self.settle(&std::mem::take(&mut group));
+                    self.answer(&flush);
+                }
+            }
+        }
+        self.settle(&group);
+    }
+
+    fn settle(&mut self, group: &[Settled]) {
+        match wait_for_letters(group, &mut self.letters, self.phases) {
+            true => self.shared.count(group),
+            false => self.shared.count_unsettled(group),
+        }
+    }
+
+    fn answer(&self, flush: &Flush) {
+        let ledger = &mut self.shared.lock().1;
+        let moved = match &flush.next {
+            Some((receipt, claims)) if receipt.is_open_by(*claims) => {
+                ledger.take_moved_with(receipt.partition(), receipt.number(), receipt.claim())
+            }
+            _ => ledger.take_moved(),
+        };
+        // who asked and left needs no answer
+        let _ = flush.answer.send(moved);
+    }
+}
+
+/// When positions are saved, and how the last try went.
+pub struct Saving {
+    store: Option<Box<dyn Save>>,
+    last: Option<Instant>,
+    troubled: bool,
+}
+
+impl Saving {
+    pub fn new(store: Option<Box<dyn Save>>) -> Saving {
+        Saving { store, last: None, troubled: false }
+    }
+
+    /// How long until something is to be saved; none if there is nothing.
+    pub fn due(&self, shared: &Shared) -> Option<Duration> {
+        self.store.as_ref()?;
+        let wanted = self.troubled || shared.lock().1.has_moved();
+        wanted.then(|| self.last.map_or(Duration::ZERO, |last| SAVE_WAIT.saturating_sub(last.elapsed())))
+    }
+
+    pub fn save(&mut self, shared: &Shared) -> anyhow::Result<()> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let moved = shared.lock().1.take_moved();
+        let saved = store.save(moved);
+        self.last = Some(Instant::now());
+        match &saved {
+            Ok(()) if std::mem::take(&mut self.troubled) => tracing::info!("positions are saved again"),
+            Err(error) if !std::mem::replace(&mut self.troubled, true) => {
+                tracing::error!(error = format!("{error:#}"), "positions cannot be saved; trying again");
+            }
+            _ => {}
+        }
+        saved
+    }
+
+    /// The last save, tried for a time.
+    fn finish<D: Disk>(mut self, desk: &Desk<'_, D>) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while self.due(desk.shared).is_some() {
+            let Err(error) = self.save(desk.shared) else { return Ok(()) };
+            if started.elapsed() >= LAST_SAVE_WAIT || *desk.phases.borrow() == Phase::Abandon {
+                return Err(error.context("positions are not saved: the next run reads some of it again"));
+            }
+            std::thread::sleep(RETRY_WAIT);
+        }
+        Ok(())
     }
 }
 
@@ -153,7 +308,8 @@ impl Shared {
         for end in group {
             summary.0.add(&end.tally, end.letters.len() as u64);
             if end.receipt.close(end.claims) {
-                summary.1.settle(end.receipt.partition(), end.receipt.number());
+                let claim = end.receipt.claim().cloned();
+                summary.1.settle(end.receipt.partition(), end.receipt.number(), claim);
             }
         }
     }

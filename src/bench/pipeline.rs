@@ -56,7 +56,7 @@ pub fn run(file: Option<&Path>, sets: &[String], input: &Path, rounds: usize) ->
     };
     let state = std::env::temp_dir().join(format!("onceline-bench-{}", std::process::id()));
     let read = |sets: Vec<String>| {
-        let options = Options { sets, once: true, state: Some(state.clone()), ..Options::default() };
+        let options = Options { sets, once: true, from_start: true, state: Some(state.clone()), ..Options::default() };
         let (plan, report) = read::read(path, &text, &options, &crate::config::process_env);
         plan.ok_or_else(|| anyhow::anyhow!("{}", report.render(false)))
     };
@@ -70,8 +70,8 @@ pub fn run(file: Option<&Path>, sets: &[String], input: &Path, rounds: usize) ->
     let plan = read(sets)?;
     let lines = std::fs::read(input).with_context(|| format!("cannot read {}", input.display()))?;
     let measured = measure(&plan.pipeline, &lines, rounds);
-    // dead letters of a measurement are nobody's; mostly there are none
-    let _ = std::fs::remove_file(state.join("dead-letters.ndjson")).and_then(|()| std::fs::remove_dir(&state));
+    // positions and dead letters of a measurement are nobody's
+    let _ = std::fs::remove_dir_all(&state);
     measured
 }
 

@@ -6,6 +6,7 @@ pub mod plain;
 
 use crate::ack::Reason;
 use crate::batch::{Batch, Span};
+use crate::input::identity::Mark;
 use crate::pool::Buffer;
 use crate::stamp::dead;
 
@@ -32,6 +33,8 @@ pub struct Block {
     pub offset: u64,
     /// The block is the beginning of one line that is longer than allowed.
     pub too_long: Option<TooLong>,
+    /// The end of the last whole line in it; none if there is none.
+    pub mark: Option<Mark>,
 }
 
 /// How long a line is that is too long.

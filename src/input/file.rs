@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Files compressed by gzip or zstd are known by their first bytes, whatever their name. A file that several
-//! patterns or links lead to is read once.
+//! patterns or links lead to is read once. Of a file that was read before only what is new is read.
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,9 @@ use std::sync::Mutex;
 use anyhow::Context;
 
 use super::Intake;
-use super::lines::Bytes;
+use super::identity::{FileKey, HEAD, Identity, Position, Print, TAIL, Tail};
+use super::known::{Asked, Found};
+use super::lines::{Bytes, Start};
 
 /// How many files are read at the same time: enough to hide the opening of small ones.
 pub const READERS_MAX: usize = 4;
@@ -66,11 +68,7 @@ impl Config {
 
     /// How many bytes there are to read; none if a file is compressed or cannot be looked at.
     pub fn bytes(&self) -> Option<u64> {
-        self.files().ok()?.iter().try_fold(0, |sum, path| {
-            let mut file = File::open(path).ok()?;
-            let bytes = file.metadata().ok()?.len();
-            matches!(compression(&mut file), Ok(Compression::None)).then_some(sum + bytes)
-        })
+        self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
     /// Reads all files. One that cannot be read to its end does not keep the others from it; the first such error
@@ -96,18 +94,148 @@ impl Config {
     }
 }
 
-fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
-    let name = path.display().to_string();
-    let failed = || format!("cannot read {name}");
-    let mut file = File::open(path).with_context(failed)?;
-    let mut bytes = match compression(&mut file).with_context(failed)? {
-        Compression::None => return intake.read(&mut Bytes::Descriptor(file.as_fd()), &name).with_context(failed),
-        Compression::Gzip => Bytes::Stream(Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(file)))),
-        Compression::Zstd => Bytes::Stream(Box::new(zstd::stream::read::Decoder::new(file).with_context(failed)?)),
-    };
-    intake.read(&mut bytes, &name).with_context(failed)
+/// The bytes of a file's text; none if it is compressed or cannot be looked at.
+pub fn text_size(path: &Path) -> Option<u64> {
+    let mut file = File::open(path).ok()?;
+    let bytes = file.metadata().ok()?.len();
+    matches!(compression(&mut file), Ok(Compression::None)).then_some(bytes)
 }
 
+/// Reads what is new in a file.
+fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
+    let failed = || format!("cannot read {}", path.display());
+    let mut text = Text::open(path).with_context(failed)?;
+    let meta = text.file.metadata().with_context(failed)?;
+    let (device, inode) = (meta.dev(), meta.ino());
+    let head = text.head().with_context(failed)?;
+    let mut asked = Asked { device, inode, head: &head, tail_at: &mut |offset| text.go_to(offset) };
+    let found = intake.known.find(&mut asked, &is_in_place).with_context(failed)?;
+    let (shown, absolute) = (path.display(), absolute(path));
+    let (offset, has_moved) = match found {
+        Found::New => (0, false),
+        Found::Replaced => {
+            tracing::info!(path = %shown, "the file was truncated or replaced: reading it from its beginning");
+            (0, false)
+        }
+        Found::Same(position) => (position.mark.offset, position.path != absolute),
+        Found::Moved(position) => {
+            tracing::info!(path = %shown, was = %position.path.display(), "the file was read elsewhere: going on");
+            (position.mark.offset, true)
+        }
+    };
+    // it was there a moment ago; cut short since, it ends here, and is found replaced the next time
+    let Some(tail) = text.go_to(offset).with_context(failed)? else { return Ok(()) };
+    let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) } };
+    let start = Start { offset, head, tail };
+    intake.read_file(&mut text.bytes(), start, &shown.to_string(), file, has_moved).with_context(failed)
+}
+
+/// Whether a known file is still at its path with what was read of it. One that cannot be looked at is.
+fn is_in_place(position: &Position) -> bool {
+    let holds = || {
+        let mut text = Text::open(&position.path)?;
+        let tail = text.go_to(position.mark.offset)?;
+        Ok::<bool, io::Error>(
+            position.identity.head.begins(&text.head()?) && tail.is_some_and(|tail| tail.print() == position.mark.tail),
+        )
+    };
+    position.is_at_its_path() && holds().unwrap_or(true)
+}
+
+/// The path that leads to the file from wherever the next run or command is started.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The text of a file, decompressed, with a place in it.
+struct Text {
+    file: File,
+    /// Of a compressed file: what decompresses it, and how far it came.
+    stream: Option<(Box<dyn Read + Send>, u64, Tail)>,
+    compression: Compression,
+}
+
+impl Text {
+    fn open(path: &Path) -> io::Result<Text> {
+        let mut file = File::open(path)?;
+        let compression = compression(&mut file)?;
+        let mut text = Text { file, stream: None, compression };
+        text.rewind()?;
+        Ok(text)
+    }
+
+    fn rewind(&mut self) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let stream: Box<dyn Read + Send> = match self.compression {
+            Compression::None => return Ok(()),
+            Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(self.file.try_clone()?))),
+            Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(self.file.try_clone()?)?),
+        };
+        self.stream = Some((stream, 0, Tail::default()));
+        Ok(())
+    }
+
+    /// The first bytes. What is broken behind them is told when it is read for good.
+    fn head(&mut self) -> io::Result<Vec<u8>> {
+        self.rewind()?;
+        let mut head = Vec::with_capacity(HEAD);
+        match &mut self.stream {
+            None => (&self.file).take(HEAD as u64).read_to_end(&mut head).map(drop)?,
+            Some((stream, ..)) => drop(stream.by_ref().take(HEAD as u64).read_to_end(&mut head)),
+        }
+        self.rewind().map(|()| head)
+    }
+
+    /// Goes to a place, and gives the last bytes before it; none if the text ends before.
+    fn go_to(&mut self, offset: u64) -> io::Result<Option<Tail>> {
+        let Some((_, at, _)) = &self.stream else { return self.seek_to(offset) };
+        if *at > offset {
+            self.rewind()?;
+        }
+        let Some((stream, at, tail)) = &mut self.stream else { return Ok(None) };
+        let mut skipped = vec![0; SKIP_BYTES];
+        while *at < offset {
+            let wanted = usize::try_from(offset - *at).unwrap_or(SKIP_BYTES).min(SKIP_BYTES);
+            match stream.read(&mut skipped[..wanted]) {
+                Ok(0) => return Ok(None),
+                Ok(read) => {
+                    tail.push(&skipped[..read]);
+                    *at += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // what is broken before the place was read otherwise: it is not that file
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(*tail))
+    }
+
+    fn seek_to(&mut self, offset: u64) -> io::Result<Option<Tail>> {
+        if self.file.metadata()?.len() < offset {
+            return Ok(None);
+        }
+        let from = offset.saturating_sub(TAIL as u64);
+        self.file.seek(SeekFrom::Start(from))?;
+        let mut before = Vec::with_capacity(TAIL);
+        (&self.file).take(offset - from).read_to_end(&mut before)?;
+        let mut tail = Tail::default();
+        tail.push(&before);
+        Ok((before.len() as u64 == offset - from).then_some(tail))
+    }
+
+    /// What follows from the place on.
+    fn bytes(&mut self) -> Bytes<'_> {
+        match &mut self.stream {
+            Some((stream, ..)) => Bytes::Stream(Box::new(stream)),
+            None => Bytes::Descriptor(self.file.as_fd()),
+        }
+    }
+}
+
+/// How much is decompressed at a time on the way to a place.
+const SKIP_BYTES: usize = 64 << 10;
+
+#[derive(Clone, Copy)]
 enum Compression {
     None,
     Gzip,
@@ -115,7 +243,7 @@ enum Compression {
 }
 
 /// By the first bytes; the file is then at its beginning again.
-fn compression(file: &mut File) -> std::io::Result<Compression> {
+fn compression(file: &mut File) -> io::Result<Compression> {
     let mut magic = [0u8; 4];
     let known = file.read(&mut magic)?;
     file.seek(SeekFrom::Start(0))?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Limits;
+use super::identity::{Mark, Tail};
 use crate::batch::HEAD;
 use crate::codec::{Block, TooLong};
 use crate::pool::{Buffer, Pool};
@@ -30,18 +31,28 @@ enum Filled {
     End,
 }
 
+/// Where reading begins: after `offset` bytes, which begin with `head` and end with `tail`.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    pub offset: u64,
+    /// The first bytes of the source, those after `offset` too as far as they are known.
+    pub head: Vec<u8>,
+    pub tail: Tail,
+}
+
 /// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
 pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
 
-/// Reads `bytes` to the end, or until `running` says no or nobody takes blocks any more.
+/// Reads `bytes`, which stand at `start`, to the end, or until `running` says no or nobody takes blocks any more.
 pub fn read(
     bytes: &mut Bytes<'_>,
+    start: Start,
     limits: Limits,
     pool: &Pool,
     running: &dyn Fn() -> bool,
     take: &mut Take<'_>,
 ) -> io::Result<()> {
-    let mut state = State::new(limits, pool, take);
+    let mut state = State::new(start, limits, pool, take);
     while running() {
         let pending = state.has_lines();
         let filled = bytes.fill(&mut state.cutter.buffer, limits.batch_bytes, pending);
@@ -64,7 +75,8 @@ pub fn read(
 #[derive(Clone, Copy, Debug, Default)]
 struct Skipped {
     bytes: u64,
-    ends_with_cr: bool,
+    /// The last bytes before what comes next.
+    tail: Tail,
 }
 
 /// A line that is longer than allowed by more than this is too long whatever it begins and ends with: a byte order
@@ -80,6 +92,8 @@ pub struct Cutter {
     pool: Pool,
     /// Where the buffer begins in the source.
     offset: u64,
+    /// The last bytes before the buffer.
+    tail: Tail,
     /// Bytes of the buffer known to hold no line feed.
     searched: usize,
     /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
@@ -87,11 +101,11 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter of what stands at `offset` of a source and behind.
-    pub fn new(limits: Limits, pool: &Pool, offset: u64) -> Cutter {
+    /// A cutter of what stands at `offset` of a source and behind, `tail` being the last bytes before it.
+    pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
         let mut buffer = pool.take();
         buffer.reserve(limits.batch_bytes);
-        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None }
+        Cutter { buffer, limits, pool: pool.clone(), offset, tail, searched: 0, skipped: None }
     }
 
     /// Where in the source goes on what was read.
@@ -111,11 +125,13 @@ impl Cutter {
             memchr::memrchr(b'\n', &self.buffer[self.searched..]).map_or(0, |at| self.searched + at + 1)
         };
         if cut > 0 {
-            return Some(self.block(cut, None));
+            return Some(self.whole_lines(cut));
         }
         self.searched = self.buffer.len();
         if self.buffer.len() > self.kept_bytes() {
-            self.skipped = Some(Skipped::default());
+            let mut tail = self.tail;
+            tail.push(&self.buffer[..self.kept_bytes()]);
+            self.skipped = Some(Skipped { bytes: 0, tail });
             self.skip_from(self.kept_bytes());
         }
         None
@@ -128,9 +144,9 @@ impl Cutter {
 
     /// Forgets what stands at `from` and behind.
     fn skip_from(&mut self, from: usize) {
-        if let (Some(skipped), [.., last]) = (&mut self.skipped, &self.buffer[from..]) {
+        if let Some(skipped) = &mut self.skipped {
             skipped.bytes += (self.buffer.len() - from) as u64;
-            skipped.ends_with_cr = *last == b'\r';
+            skipped.tail.push(&self.buffer[from..]);
         }
         self.buffer.truncate(from);
     }
@@ -145,23 +161,36 @@ impl Cutter {
         }
         let rest = self.buffer.split_off(kept);
         let (line_end, consumed) = found.map_or((rest.len(), rest.len()), |at| (at, at + 1));
-        let skipped = self.skipped.take().unwrap_or_default();
-        let ends_with_cr = rest[..line_end].last().map_or(skipped.ends_with_cr, |last| *last == b'\r');
-        let line = kept as u64 + skipped.bytes + line_end as u64;
+        let Skipped { bytes, mut tail } = self.skipped.take().unwrap_or_default();
+        tail.push(&rest[..line_end]);
+        let ends_with_cr = bytes + line_end as u64 > 0 && tail.bytes().ends_with(b"\r");
+        tail.push(&rest[line_end..consumed]);
+        let line = kept as u64 + bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
-        let block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
+        let mark = (consumed > line_end).then(|| Mark { offset: self.offset + covered, tail: tail.print() });
+        let block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }), mark);
         self.offset += covered - kept as u64;
+        self.tail = tail;
         self.buffer.extend_from_slice(&rest[consumed..]);
         Some(block)
     }
 
-    fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
+    /// Whole lines, at the end of the source and a last one without its end.
+    fn whole_lines(&mut self, cut: usize) -> Block {
+        let whole = memchr::memrchr(b'\n', &self.buffer[..cut]).map_or(0, |at| at + 1);
+        self.tail.push(&self.buffer[..whole]);
+        let mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
+        self.tail.push(&self.buffer[whole..cut]);
+        self.block(cut, None, mark)
+    }
+
+    fn block(&mut self, cut: usize, too_long: Option<TooLong>, mark: Option<Mark>) -> Block {
         let mut next = self.pool.take();
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
         let bytes = std::mem::replace(&mut self.buffer, next);
-        let block = Block { bytes, offset: self.offset, too_long };
+        let block = Block { bytes, offset: self.offset, too_long, mark };
         self.offset += cut as u64;
         self.searched = 0;
         block
@@ -175,8 +204,9 @@ struct State<'a, 'b> {
 }
 
 impl<'a, 'b> State<'a, 'b> {
-    fn new(limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
-        State { cutter: Cutter::new(limits, pool, 0), take, head: Vec::new() }
+    fn new(start: Start, limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
+        let Start { offset, head, tail } = start;
+        State { cutter: Cutter::new(limits, pool, offset, tail), take, head }
     }
 
     fn has_lines(&self) -> bool {
@@ -246,6 +276,7 @@ fn ready(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::identity::Print;
 
     /// Gives `text`, then an error.
     struct Breaks<'a>(&'a [u8]);
@@ -259,9 +290,10 @@ mod tests {
         }
     }
 
+    const LIMITS: Limits = Limits { batch_bytes: 4096, line_bytes_max: 1024 };
+
     #[test]
     fn whole_lines_before_a_break_are_handed_over() {
-        let limits = Limits { batch_bytes: 4096, line_bytes_max: 1024 };
         for (text, want) in [("a\nb\nc", "a\nb\n"), ("a", ""), ("", "")] {
             let mut got = Vec::new();
             let mut take = |block: Block, _: &[u8]| {
@@ -269,8 +301,56 @@ mod tests {
                 true
             };
             let mut bytes = Bytes::Stream(Box::new(Breaks(text.as_bytes())));
-            assert!(read(&mut bytes, limits, &Pool::default(), &|| true, &mut take).is_err());
+            let pool = Pool::default();
+            assert!(read(&mut bytes, Start::default(), LIMITS, &pool, &|| true, &mut take).is_err());
             assert_eq!(String::from_utf8(got).unwrap(), want);
+        }
+    }
+
+    /// The marks of a text that is read from `from` on, with the heads that were known then.
+    fn marks(text: &[u8], from: usize) -> Vec<(Option<Mark>, Vec<u8>)> {
+        let mut got = Vec::new();
+        let mut take = |block: Block, head: &[u8]| {
+            got.push((block.mark, head.to_vec()));
+            true
+        };
+        let mut tail = Tail::default();
+        tail.push(&text[..from]);
+        let start = Start { offset: from as u64, head: text[..from.min(HEAD)].to_vec(), tail };
+        let mut bytes = Bytes::Stream(Box::new(&text[from..]));
+        read(&mut bytes, start, LIMITS, &Pool::default(), &|| true, &mut take).unwrap();
+        got
+    }
+
+    #[test]
+    fn marks_are_the_ends_of_whole_lines() {
+        let long = |end: &str| format!("first\n{}{end}", "x".repeat(3 * LIMITS.batch_bytes));
+        let lines: String = (0..2000).map(|n| format!("line {n}\n")).collect();
+        for (text, from, end) in [
+            ("a\nb\n", 0, Some(4)),
+            ("a\nb\nhalf", 0, Some(4)),
+            ("a\nb\nhalf", 4, None),
+            ("a\nb\n", 4, None),
+            ("half", 0, None),
+            (&lines, 0, Some(lines.len())),
+            (&lines, 7, Some(lines.len())),
+            (&long("\n"), 0, Some(long("\n").len())),
+            (&long("\r\nand"), 0, Some(long("\r\n").len())),
+            (&long(""), 0, Some(6)),
+            (&long(""), 6, None),
+        ] {
+            let got = marks(text.as_bytes(), from);
+            let ends: Vec<Mark> = got.iter().filter_map(|(mark, _)| *mark).collect();
+            assert_eq!(ends.last().map(|mark| mark.offset as usize), end, "{text:.20}");
+            assert!(ends.is_sorted_by_key(|mark| mark.offset));
+            for mark in ends {
+                let before = &text.as_bytes()[..mark.offset as usize];
+                assert_eq!(mark.tail, Print::tail(before), "{text:.20} {}", mark.offset);
+                assert!(before.ends_with(b"\n"));
+            }
+            if let Some((_, head)) = got.last() {
+                assert_eq!(head.len(), text.len().min(HEAD), "{text:.20}");
+            }
         }
     }
 }

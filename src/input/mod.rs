@@ -4,6 +4,7 @@
 pub mod budget;
 pub mod file;
 pub mod identity;
+pub mod known;
 pub mod lines;
 pub mod stdin;
 
@@ -11,13 +12,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use crate::ack::{Receipt, Shared};
+use crate::ack::{Claim, Receipt, Shared};
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::output::{Phase, Phases, Slot, Slots};
 use crate::pool::Pool;
 use budget::Budget;
-use lines::Bytes;
+use identity::{FileKey, Identity, Mark, Print};
+use known::Known;
+use lines::{Bytes, Start};
 
 /// A block on its way to a worker.
 pub struct Job {
@@ -49,6 +52,8 @@ pub struct Intake {
     pub budget: Arc<Budget>,
     pub shared: Arc<Shared>,
     pub phases: Phases,
+    /// Positions that were saved before this run.
+    pub known: Arc<Known>,
 }
 
 /// One source being read: its blocks are numbered, and its position in the ledger moves with them.
@@ -57,6 +62,8 @@ struct Reading<'a> {
     partition: u32,
     number: u64,
     source: Arc<Source>,
+    /// Who claims the positions; none for a source that has none.
+    file: Option<Arc<FileKey>>,
 }
 
 impl Intake {
@@ -64,33 +71,70 @@ impl Intake {
         *self.phases.borrow() == Phase::Running
     }
 
-    /// Reads one source to its end.
+    /// Reads a source without positions to its end.
     pub fn read(&self, bytes: &mut Bytes<'_>, name: &str) -> io::Result<()> {
-        let mut reading = self.begin(name);
-        let mut take = |block, head: &[u8]| reading.hand_over(block, head);
-        lines::read(bytes, self.limits, &self.pool, &|| self.is_running(), &mut take)
+        let partition = self.shared.lock().1.partition(0);
+        self.read_from(bytes, Start::default(), name, partition, None)
     }
 
-    fn begin(&self, name: &str) -> Reading<'_> {
-        let partition = self.shared.lock().1.partition(0);
-        let source = Arc::new(Source { name: name.into(), head: Arc::default() });
-        Reading { intake: self, partition, number: 0, source }
+    /// Reads a file from `start` to its end. It `has_moved` if the position there was saved under another name.
+    pub fn read_file(
+        &self,
+        bytes: &mut Bytes<'_>,
+        start: Start,
+        name: &str,
+        file: FileKey,
+        has_moved: bool,
+    ) -> io::Result<()> {
+        let file = Arc::new(file);
+        let partition = if has_moved {
+            let mark = Mark { offset: start.offset, tail: start.tail.print() };
+            self.shared.lock().1.partition_moved((file.clone(), mark))
+        } else {
+            self.shared.lock().1.partition(start.offset)
+        };
+        self.read_from(bytes, start, name, partition, Some(file))
+    }
+
+    fn read_from(
+        &self,
+        bytes: &mut Bytes<'_>,
+        start: Start,
+        name: &str,
+        partition: u32,
+        file: Option<Arc<FileKey>>,
+    ) -> io::Result<()> {
+        let source = Arc::new(Source { name: name.into(), head: start.head.as_slice().into() });
+        let mut reading = Reading { intake: self, partition, number: 0, source, file };
+        let mut take = |block, head: &[u8]| reading.hand_over(block, head);
+        lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take)
     }
 }
 
 impl Reading<'_> {
     /// Hands a block over, waiting for its place. False once nobody takes blocks any more.
     fn hand_over(&mut self, block: Block, head: &[u8]) -> bool {
-        if head.len() > self.source.head.len() {
-            self.source = Arc::new(Source { name: self.source.name.clone(), head: head.into() });
-        }
+        self.note_head(head);
         let permit = self.intake.budget.take(block.bytes.len());
         let Some(slot) = self.intake.slots.take() else { return false };
         let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
         self.intake.shared.lock().1.open(self.partition, self.number, covered);
-        let receipt = Receipt::new(self.partition, self.number, Some(permit));
+        let claim: Option<Claim> = self.file.clone().zip(block.mark);
+        let receipt = Receipt::with_claim(self.partition, self.number, Some(permit), claim);
         self.number += 1;
         let job = Job { input: self.intake.input, block, source: self.source.clone(), receipt, slot };
         self.intake.jobs.send(job).is_ok()
+    }
+
+    fn note_head(&mut self, head: &[u8]) {
+        if head.len() > self.source.head.len() {
+            self.source = Arc::new(Source { name: self.source.name.clone(), head: head.into() });
+        }
+        if let Some(file) = &mut self.file
+            && head.len() > usize::from(file.identity.head.bytes)
+        {
+            let identity = Identity { head: Print::head(head), ..file.identity };
+            *file = Arc::new(FileKey { path: file.path.clone(), identity });
+        }
     }
 }

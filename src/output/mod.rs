@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ack::{Acks, Receipt};
 use crate::config::Section;
+use crate::input::identity::Position;
 use crate::pipeline::Pipeline;
 use crate::pool::Buffer;
 use stream::Stream;
@@ -77,7 +78,7 @@ impl Config {
     pub fn open(&self, pipeline: &Pipeline) -> anyhow::Result<Box<dyn Output>> {
         Ok(match self {
             Config::Elasticsearch(config) => Box::new(elasticsearch::Elasticsearch::open(config, pipeline)?),
-            Config::Sqlite(config) => Box::new(sqlite::Sqlite::open(config.clone())?),
+            Config::Sqlite(config) => Box::new(sqlite::Sqlite::open(config.clone(), &pipeline.name)?),
             Config::Ndjson { path: Some(path), action } => Box::new(Stream::file(Form::Bulk(*action), path.clone())?),
             Config::Ndjson { path: None, action } => Box::new(Stream::stdout(Form::Bulk(*action))),
             Config::Stdout => Box::new(Stream::stdout(Form::Lines)),
@@ -238,6 +239,13 @@ pub type Phases = watch::Receiver<Phase>;
 pub trait Output: Send {
     /// What the workers are to pack.
     fn form(&self) -> Form;
+
+    /// The positions that this output saves itself, in one transaction with what they cover; with `from_start` they
+    /// are forgotten. None if it saves none: then the state folder holds them.
+    fn positions(&mut self, from_start: bool) -> anyhow::Result<Option<Vec<Position>>> {
+        let _ = from_start;
+        Ok(None)
+    }
 
     /// Delivers until `parcels` ends and every item has its fate told to `acks`, exactly once each. Trouble of the
     /// other side is waited out and said once; only what can never work is an error. Returns early, with items

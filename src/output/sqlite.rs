@@ -8,8 +8,11 @@
 //! ```
 //!
 //! One table an index, named as the index, with the columns `_id` (primary key), `_version` (how often the event was
-//! written) and `_source` (JSON). A parcel is one transaction, on the disk before its events count as delivered.
-//! The file can be read while it is written.
+//! written) and `_source` (JSON). A parcel is one transaction, on the disk before its events count as delivered; the
+//! positions that it leads to are in the same transaction, so that a row is there if and only if it is not read
+//! again. The file can be read while it is written.
+
+pub mod positions;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,6 +24,8 @@ use rusqlite::{Connection, ErrorCode};
 use super::{Action, Form, Item, Output, Parcel, Parcels, Phase, Phases};
 use crate::ack::{Acks, Letter, Reason, Tally};
 use crate::config::Section;
+use crate::input::identity::Position;
+use crate::time::Time;
 
 /// How long to wait before a database that is full or locked is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -41,8 +46,13 @@ impl Config {
 
 pub struct Sqlite {
     config: Config,
+    /// Whose positions are saved.
+    pipeline: String,
     connection: Connection,
     tables: HashMap<std::sync::Arc<str>, Statements>,
+    has_positions: bool,
+    /// The database takes nothing now, and it was said.
+    troubled: bool,
 }
 
 /// The statements of one table. Indices are few, so their text is kept and SQLite's own cache keeps them prepared.
@@ -52,7 +62,7 @@ struct Statements {
 }
 
 impl Sqlite {
-    pub fn open(config: Config) -> anyhow::Result<Sqlite> {
+    pub fn open(config: Config, pipeline: &str) -> anyhow::Result<Sqlite> {
         if let Some(folder) = config.path.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
@@ -64,25 +74,69 @@ impl Sqlite {
         connection.pragma_update(None, "journal_mode", "wal").with_context(|| format!("{shown} is no database"))?;
         connection.pragma_update(None, "synchronous", "full")?;
         connection.pragma_update(None, "cache_size", -32_768)?;
-        Ok(Sqlite { config, connection, tables: HashMap::new() })
+        let (pipeline, tables) = (pipeline.to_string(), HashMap::new());
+        Ok(Sqlite { config, pipeline, connection, tables, has_positions: false, troubled: false })
     }
 
-    /// Writes a parcel in one transaction.
-    fn write(&mut self, parcel: &Parcel) -> rusqlite::Result<(Tally, Vec<Letter>)> {
+    /// Delivers a parcel; false if it was given up.
+    fn deliver(&mut self, parcel: &Parcel, acks: &Acks, phases: &Phases) -> anyhow::Result<bool> {
+        let action = self.config.action;
+        let is_refused = |item: &&Item| reserved(&parcel.indices[item.index as usize]);
+        let refused: Vec<Letter> =
+            parcel.items.iter().filter(is_refused).map(|item| reserved_name(parcel, item, action)).collect();
+        let rows = (parcel.items.len() - refused.len()) as u64;
+        if !refused.is_empty() {
+            acks.settle(&parcel.receipt, Tally::default(), refused);
+        }
+        // letters of all that was read up to here are on the disk before the positions say that it was
+        let Some(moved) = acks.flush(Some((&parcel.receipt, rows))) else { return Ok(false) };
+        let Some(tally) = self.patiently(phases, |sqlite| sqlite.write(parcel, &moved))? else { return Ok(false) };
+        acks.settle(&parcel.receipt, tally, Vec::new());
+        Ok(true)
+    }
+
+    /// Tries until the database takes it; none if it was given up.
+    fn patiently<T>(
+        &mut self,
+        phases: &Phases,
+        mut write: impl FnMut(&mut Sqlite) -> rusqlite::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
+        while *phases.borrow() != Phase::Abandon {
+            match write(self) {
+                Ok(written) => {
+                    if std::mem::take(&mut self.troubled) {
+                        tracing::info!(path = %self.config.path.display(), "the database takes rows again");
+                    }
+                    return Ok(Some(written));
+                }
+                Err(error) if passing(&error) => {
+                    if !std::mem::replace(&mut self.troubled, true) {
+                        let path = self.config.path.display();
+                        tracing::warn!(%path, %error, "the database takes no rows; waiting for it");
+                    }
+                    std::thread::sleep(RETRY_WAIT);
+                }
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot write {}", self.config.path.display()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes a parcel and the positions it leads to in one transaction.
+    fn write(&mut self, parcel: &Parcel, moved: &[Position]) -> rusqlite::Result<Tally> {
         for index in &parcel.indices {
             if !self.tables.contains_key(index) && !reserved(index) {
                 let statements = create_table(&self.connection, index)?;
                 self.tables.insert(index.clone(), statements);
             }
         }
+        self.create_positions(moved)?;
         let mut tally = Tally { requests: 1, bytes_out: parcel.body.len() as u64, ..Tally::default() };
-        let mut letters = Vec::new();
         let transaction = self.connection.transaction()?;
         for item in &parcel.items {
-            let Some(statements) = self.tables.get(&parcel.indices[item.index as usize]) else {
-                letters.push(reserved_name(parcel, item, self.config.action));
-                continue;
-            };
+            let Some(statements) = self.tables.get(&parcel.indices[item.index as usize]) else { continue };
             let (id, source) = (text(parcel.head(item)), text(parcel.source(item)));
             let inserted = transaction.prepare_cached(&statements.insert)?.execute([&id, &source])?;
             if inserted == 1 {
@@ -94,8 +148,25 @@ impl Sqlite {
                 transaction.prepare_cached(&statements.count_up)?.execute([&id, &source])?;
             }
         }
+        positions::save(&transaction, &self.pipeline, moved, Time::now().secs)?;
         transaction.commit()?;
-        Ok((tally, letters))
+        Ok(tally)
+    }
+
+    /// Writes positions that no row came with.
+    fn write_positions(&mut self, moved: &[Position]) -> rusqlite::Result<()> {
+        self.create_positions(moved)?;
+        let transaction = self.connection.transaction()?;
+        positions::save(&transaction, &self.pipeline, moved, Time::now().secs)?;
+        transaction.commit()
+    }
+
+    fn create_positions(&mut self, moved: &[Position]) -> rusqlite::Result<()> {
+        if !moved.is_empty() && !self.has_positions {
+            positions::create(&self.connection)?;
+            self.has_positions = true;
+        }
+        Ok(())
     }
 }
 
@@ -156,33 +227,29 @@ impl Output for Sqlite {
         Form::Rows
     }
 
+    fn positions(&mut self, from_start: bool) -> anyhow::Result<Option<Vec<Position>>> {
+        if from_start {
+            positions::forget_all(&self.connection, &self.pipeline)?;
+            return Ok(Some(Vec::new()));
+        }
+        let saved = positions::load(&self.connection, &self.pipeline, &self.config.path)?;
+        let now_secs = Time::now().secs;
+        let (gone, kept): (Vec<_>, Vec<_>) = saved.into_iter().partition(|saved| saved.is_forgotten(now_secs));
+        let position = |saved: crate::ack::positions::Saved| saved.position;
+        positions::forget(&self.connection, &self.pipeline, &gone.into_iter().map(position).collect::<Vec<_>>())?;
+        Ok(Some(kept.into_iter().map(position).collect()))
+    }
+
     fn run(mut self: Box<Self>, mut parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()> {
-        let mut troubled = false;
         while let Some(parcel) = parcels.next_blocking() {
-            loop {
-                if *phases.borrow() == Phase::Abandon {
-                    return Ok(());
-                }
-                match self.write(&parcel) {
-                    Ok((tally, letters)) => {
-                        if std::mem::take(&mut troubled) {
-                            tracing::info!(path = %self.config.path.display(), "the database takes rows again");
-                        }
-                        acks.settle(&parcel.receipt, tally, letters);
-                        break;
-                    }
-                    Err(error) if passing(&error) => {
-                        if !std::mem::replace(&mut troubled, true) {
-                            let path = self.config.path.display();
-                            tracing::warn!(%path, %error, "the database takes no rows; waiting for it");
-                        }
-                        std::thread::sleep(RETRY_WAIT);
-                    }
-                    Err(error) => {
-                        return Err(error).with_context(|| format!("cannot write {}", self.config.path.display()));
-                    }
-                }
+            if !self.deliver(&parcel, &acks, &phases)? {
+                return Ok(());
             }
+        }
+        // what ended without a row moves positions too
+        let moved = acks.flush(None).unwrap_or_default();
+        if !moved.is_empty() && self.patiently(&phases, |sqlite| sqlite.write_positions(&moved))?.is_none() {
+            return Ok(());
         }
         // leaves one file behind where nobody else has it open
         let _ = self.connection.pragma_update(None, "wal_checkpoint", "truncate");

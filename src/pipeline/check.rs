@@ -57,7 +57,7 @@ pub fn describe(path: &Path, plan: &Plan) -> String {
     line("index", index_words(plan));
     line("writes", pipeline.output.words());
     line("dead letters", pipeline.letters.display().to_string());
-    line("state", plan.state.display().to_string());
+    line("state", pipeline.state.display().to_string());
     let mut said = format!("{}: good\n{out}", path.display());
     for warning in warnings(plan) {
         let _ = writeln!(said, "  warning: {warning}");

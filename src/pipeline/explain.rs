@@ -27,7 +27,8 @@ pub fn run(pipeline: &Pipeline, input: usize, metadata: bool, out: &mut dyn Writ
         failed.is_ok()
     };
     let mut bytes = Bytes::Descriptor(stdin.as_fd());
-    lines::read(&mut bytes, pipeline.limits(input), &Pool::default(), &|| true, &mut take)?;
+    let start = lines::Start::default();
+    lines::read(&mut bytes, start, pipeline.limits(input), &Pool::default(), &|| true, &mut take)?;
     failed
 }
 

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod explain;
 pub mod pack;
+pub mod positions;
 pub mod progress;
 pub mod read;
 pub mod run;
@@ -35,6 +36,10 @@ pub struct Pipeline {
     pub index_pattern: String,
     pub output: output::Config,
     pub letters: PathBuf,
+    /// The folder of what outlives a run.
+    pub state: PathBuf,
+    /// Saved positions are not looked at, and then replaced.
+    pub from_start: bool,
     pub tuning: Tuning,
     /// The clock stands still at this time.
     pub now: Option<Time>,

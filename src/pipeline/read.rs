@@ -23,6 +23,7 @@ pub struct Options {
     pub once: bool,
     pub now: Option<Time>,
     pub state: Option<PathBuf>,
+    pub from_start: bool,
     /// Only looks at events: the input's way of reading does not matter.
     pub explain: bool,
 }
@@ -35,7 +36,6 @@ pub struct Plan {
     pub strict: bool,
     /// How long indices are kept, as far as it was said.
     pub retention: Option<Duration>,
-    pub state: PathBuf,
 }
 
 /// What is left of the `[id]` section to speak of.
@@ -110,12 +110,14 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
         index_pattern: crate::index::pattern(&name),
         output,
         letters,
+        state,
+        from_start: options.from_start,
         tuning,
         now: options.now,
     };
     let choice = Said { definition, repeatable, source, raw, rule_assumed, keep, odds };
     let retention = retention.or(pipeline.stamp.past_secs.map(|past| Duration::from_secs(past.unsigned_abs())));
-    Some(Plan { pipeline, choice, index: name, strict, retention, state })
+    Some(Plan { pipeline, choice, index: name, strict, retention })
 }
 
 fn inputs(root: &Section<'_>, options: &Options) -> Option<Vec<Input>> {

@@ -13,14 +13,17 @@ use std::thread;
 
 use super::pack::Packer;
 use super::{InputKind, Pipeline};
-use crate::ack::{self, Acks, LetterFile, Shared, Summary, Tally};
+use crate::ack::positions::{Save, Store};
+use crate::ack::{Acks, Desk, LetterFile, Shared, Summary, Tally};
 use crate::batch::Batch;
 use crate::codec::Record;
 use crate::disk;
 use crate::input::budget::Budget;
+use crate::input::known::Known;
 use crate::input::{Intake, Job, stdin};
-use crate::output::{self, Form, Parcel, Phases};
+use crate::output::{self, Form, Output, Parcel, Phases};
 use crate::pool::{Buffer, Pool};
+use crate::time::Time;
 
 /// Parcels that may wait for the output or be in the making.
 const SLOTS_MAX: usize = 8;
@@ -32,15 +35,38 @@ pub struct Ending {
     pub errors: Vec<anyhow::Error>,
 }
 
-/// Runs until every input has ended and all is settled, or until `phases` says otherwise.
+/// Runs until every input has ended and all is settled, or until `phases` says otherwise. The caller holds the lock
+/// of the state folder.
 pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending {
-    let output = match pipeline.output.open(pipeline) {
-        Ok(output) => output,
-        Err(error) => return Ending { summary: Summary::default(), errors: vec![error] },
-    };
+    match begin(pipeline) {
+        Ok((output, known, positions)) => {
+            let letters = LetterFile::new(disk::Real, pipeline.letters.clone());
+            let desk = Desk { letters, positions, shared, phases };
+            carry_out(pipeline, output, Arc::new(known), desk)
+        }
+        Err(error) => Ending { summary: Summary::default(), errors: vec![error] },
+    }
+}
+
+type Begun = (Box<dyn Output>, Known, Option<Box<dyn Save>>);
+
+/// Opens the output, and finds out how far the files were read.
+fn begin(pipeline: &Pipeline) -> anyhow::Result<Begun> {
+    let mut output = pipeline.output.open(pipeline)?;
+    let from_start = pipeline.from_start;
+    if let Some(positions) = output.positions(from_start)? {
+        return Ok((output, Known::new(positions), None));
+    }
+    let mut store = if from_start { Store::empty(&pipeline.state) } else { Store::load(&pipeline.state)? };
+    store.forget_gone(Time::now().secs);
+    let known = Known::new(store.positions());
+    Ok((output, known, Some(Box::new(store))))
+}
+
+fn carry_out(pipeline: &Pipeline, output: Box<dyn Output>, known: Arc<Known>, desk: Desk<'_>) -> Ending {
     let form = output.form();
-    let mut letters = LetterFile::new(disk::Real, pipeline.letters.clone());
-    let (acks, settled) = Acks::channel();
+    let (shared, phases) = (desk.shared, desk.phases);
+    let (acks, messages) = Acks::channel();
     let (slots, parcels) = output::queue(SLOTS_MAX);
     let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
     let taken = Mutex::new(taken);
@@ -49,7 +75,8 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
     let errors = Mutex::new(Vec::new());
     let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     thread::scope(|scope| {
-        scope.spawn(move || ack::run(&settled, &mut letters, shared, phases));
+        let failed = &fail;
+        scope.spawn(move || desk.run(&messages).unwrap_or_else(failed));
         let output_acks = acks.clone();
         scope.spawn(|| output.run(parcels, output_acks, phases.clone()).unwrap_or_else(&fail));
         for _ in 0..pipeline.tuning.workers {
@@ -59,10 +86,10 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
         drop(acks);
         for input in 0..pipeline.inputs.len() {
             let (jobs, slots, budget, pool) = (jobs.clone(), slots.clone(), budget.clone(), pool.clone());
-            let (shared, phases, limits) = (shared.clone(), phases.clone(), pipeline.limits(input));
-            let intake = Intake { input, limits, pool, jobs, slots, budget, shared, phases };
-            let fail = &fail;
-            scope.spawn(move || take_in(pipeline, &intake).unwrap_or_else(fail));
+            let (shared, phases, known) = (shared.clone(), phases.clone(), known.clone());
+            let limits = pipeline.limits(input);
+            let intake = Intake { input, limits, pool, jobs, slots, budget, shared, phases, known };
+            scope.spawn(move || take_in(pipeline, &intake).unwrap_or_else(failed));
         }
         drop((jobs, slots));
     });

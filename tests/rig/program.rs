@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -100,6 +101,18 @@ impl Onceline {
         self.start_fed(move |mut pipe| drop(pipe.write_all(&bytes)))
     }
 
+    /// Starts with a standard input that stays open after these bytes, until the program ends.
+    pub fn start_open(&self, stdin: &[u8]) -> Running<'_> {
+        let bytes = stdin.to_vec();
+        self.start_fed(move |mut pipe| {
+            // A program that is killed leaves a broken pipe.
+            let _ = pipe.write_all(&bytes);
+            // An end of the reading side is an error to be told, whatever is asked for.
+            let mut wanted = [PollFd::new(&pipe, PollFlags::empty())];
+            let _ = poll(&mut wanted, None);
+        })
+    }
+
     /// Starts with a standard input that `feed` writes.
     pub fn start_fed(&self, feed: impl FnOnce(ChildStdin) + Send + 'static) -> Running<'_> {
         self.spawn(self.usual(&self.command), feed)
@@ -133,7 +146,9 @@ impl Onceline {
             return Vec::new();
         }
         let connection = Connection::open(path).expect("a database");
-        let mut tables = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");
+        let mut tables = connection.prepare(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> '_onceline_positions' ORDER BY name",
+        );
         let tables = tables.as_mut().expect("tables").query_map([], |row| row.get(0)).expect("tables");
         let mut docs = Vec::new();
         for table in tables.map(|name| name.expect("a name")).collect::<Vec<String>>() {

@@ -6,9 +6,9 @@ use std::path::Path;
 use onceline::ack::Summary;
 use serde_json::Value;
 
-use crate::disk::Inode;
 use crate::engine::Doc;
 use crate::life::LETTERS;
+use crate::saves::Places;
 use crate::scenario::{APPS, Shape};
 use crate::world::{World, lock};
 use crate::writer::{Kind, Line, Lines};
@@ -55,7 +55,7 @@ fn letter(line: &[u8]) -> Option<(u64, String, u64)> {
 }
 
 /// No position may pass a line that has no fate that lasts.
-pub fn positions(world: &World, positions: &BTreeMap<Inode, u64>, when: &str) {
+pub fn positions(world: &World, positions: &Places, when: &str) {
     let lines = lock(&world.lines);
     let mut known = None;
     for (inode, position) in positions {

@@ -218,6 +218,20 @@ impl disk::Disk for Disk {
         Ok(())
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.operation("remove", 0, false)?;
+        let mut state = lock(&self.state);
+        if !state.names.contains_key(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.name(path, None);
+        Ok(())
+    }
+
+    fn make_folder(&self, _path: &Path) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         self.operation("sync folder", 0, true)?;
         let mut state = lock(&self.state);

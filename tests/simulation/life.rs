@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Receipt, Settled, Shared, Summary};
+use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Message, Receipt, Saving, Settled, Shared, Summary};
 use onceline::batch::Source;
 use onceline::codec::Block;
 use onceline::input::budget::Budget;
+use onceline::input::identity::{FileKey, HEAD, Identity, Position, Print, Tail};
 use onceline::input::lines::Cutter;
 use onceline::input::{Job, Limits};
 use onceline::output::{self, Config, Phase, Slots};
@@ -19,11 +20,11 @@ use onceline::pipeline::run::Worker;
 use onceline::pool::Pool;
 use onceline::time::Time;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::check;
 use crate::disk::Inode;
-use crate::positions;
+use crate::saves::{self, Places};
 use crate::world::{Crashed, World, lock};
 
 pub const LETTERS: &str = "/state/dead-letters.ndjson";
@@ -53,26 +54,26 @@ struct Life<'a> {
     shared: Shared,
     budget: Arc<Budget>,
     rng: Mutex<Rng>,
-    /// Files by their partition.
-    files: Mutex<Vec<Inode>>,
     /// How often each line was handed over in this life, by its number; how many in all.
     handed: Mutex<(BTreeMap<u64, u64>, u64)>,
     phases: watch::Sender<Phase>,
-    saved: Mutex<BTreeMap<Inode, u64>>,
+    saved: Arc<Mutex<Places>>,
+    /// Found at the start.
+    positions: Vec<Position>,
 }
 
 /// Runs one life to its end.
-pub async fn live(world: &World, pipeline: &Pipeline, order: Order) -> Ended {
+pub async fn live(world: &Arc<World>, pipeline: &Pipeline, order: Order) -> Ended {
     let scenario = &world.scenario;
-    let saved = match positions::load(&world.disk) {
-        Ok(saved) => saved,
+    let watched = match saves::load(world, order.from_start) {
+        Ok(watched) => watched,
         Err(_) if world.clock.is_over() => return Ended::Crashed,
         Err(error) => {
-            world.clock.wrong(format!("saved positions cannot be read: {error}"));
+            world.clock.wrong(format!("saved positions cannot be read: {error:#}"));
             return Ended::Crashed;
         }
     };
-    check::positions(world, &saved, "found at a start");
+    check::positions(world, &lock(&watched.saved), "found at a start");
     let life = Life {
         world,
         pipeline,
@@ -80,16 +81,16 @@ pub async fn live(world: &World, pipeline: &Pipeline, order: Order) -> Ended {
         shared: Shared::default(),
         budget: Budget::new(scenario.bytes_in_flight_max),
         rng: Mutex::new(Rng::with_seed(scenario.seed ^ world.clock.now().as_nanos() as u64)),
-        files: Mutex::default(),
         handed: Mutex::default(),
         phases: watch::Sender::new(Phase::Running),
-        saved: Mutex::new(if order.from_start { BTreeMap::new() } else { saved }),
+        saved: watched.saved.clone(),
+        positions: watched.store.positions(),
     };
     tokio::select! {
         biased;
         () = world.clock.crashed() => Ended::Crashed,
         () = life.kill() => Ended::Crashed,
-        done = life.run() => if done.is_ok() { Ended::Stopped } else { Ended::Crashed },
+        done = life.run(Saving::new(Some(Box::new(watched)))) => if done.is_ok() { Ended::Stopped } else { Ended::Crashed },
     }
 }
 
@@ -102,14 +103,14 @@ impl Life<'_> {
         self.world.clock.crash();
     }
 
-    async fn run(&self) -> Result<(), Crashed> {
+    async fn run(&self, saving: Saving) -> Result<(), Crashed> {
         let Config::Elasticsearch(config) = &self.pipeline.output else {
             self.world.clock.wrong("the pipeline has another output".to_string());
             return Ok(());
         };
         let mut config = (**config).clone();
         config.complete(self.pipeline);
-        let (acks, settled) = Acks::channel();
+        let (acks, messages) = Acks::channel();
         let (slots, parcels) = output::queue(self.world.scenario.slots);
         let (jobs, taken) = mpsc::channel(2);
         let taken = tokio::sync::Mutex::new(taken);
@@ -120,7 +121,7 @@ impl Life<'_> {
             self.work(&taken, acks_1),
             self.work(&taken, acks_2),
             self.work(&taken, acks_3),
-            self.tell(settled),
+            self.tell(messages, saving),
             config.deliver(link, parcels, acks, self.phases.subscribe()),
             self.watch(),
         );
@@ -221,11 +222,19 @@ impl Life<'_> {
     }
 
     fn begin(&self, path: PathBuf, inode: Inode, limits: Limits, pool: &Pool) -> Reading {
-        let from = lock(&self.saved).get(&inode).copied().unwrap_or_default();
+        let known = self.positions.iter().find(|position| position.identity.inode == inode);
+        let from = known.map_or(0, |position| position.mark.offset);
+        let before = self.world.disk.read_log(inode, 0, from as usize);
+        let mut tail = Tail::default();
+        tail.push(&before);
+        if known.is_some_and(|position| !position.mark.tail.ends(&before)) {
+            self.world.clock.wrong(format!("the saved tail at {from} of {inode} is not what stands there"));
+        }
         let partition = self.shared.lock().1.partition(from);
-        lock(&self.files).push(inode);
         let source = Arc::new(Source { name: path.to_string_lossy().into(), head: Arc::default() });
-        Reading { inode, partition, number: 0, source, cutter: Cutter::new(limits, pool, from) }
+        let head = Print::head(&self.world.disk.read_log(inode, 0, HEAD));
+        let key = Arc::new(FileKey { path, identity: Identity { device: 1, inode, head } });
+        Reading { inode, partition, number: 0, source, cutter: Cutter::new(limits, pool, from, tail), key }
     }
 
     async fn hand_over(
@@ -267,7 +276,8 @@ impl Life<'_> {
             }
         }
         self.shared.lock().1.open(source.partition, source.number, covered);
-        let receipt = Receipt::new(source.partition, source.number, Some(permit));
+        let claim = block.mark.map(|mark| (source.key.clone(), mark));
+        let receipt = Receipt::with_claim(source.partition, source.number, Some(permit), claim);
         source.number += 1;
         let job = Job { input: 0, block, source: source.source.clone(), receipt, slot };
         let _ = jobs.send(job).await;
@@ -286,18 +296,21 @@ impl Life<'_> {
     }
 
     /// What is settled: letters, then counts and positions.
-    async fn tell(&self, settled: Receiver<Settled>) -> Result<(), Crashed> {
+    async fn tell(&self, messages: Receiver<Message>, mut saving: Saving) -> Result<(), Crashed> {
         let world = self.world;
         let mut letters = LetterFile::new(world.disk.clone(), PathBuf::from(LETTERS));
-        let mut last = Instant::now();
         let mut quiet = 1;
         loop {
-            let is_over = match settled.try_recv() {
+            let is_over = match messages.try_recv() {
                 Ok(first) => {
-                    let mut group = vec![first];
                     let count = lock(&self.rng).usize(..GROUP_MAX);
-                    group.extend(settled.try_iter().take(count));
-                    self.group(group, &mut letters).await?;
+                    let group = [first].into_iter().chain(messages.try_iter().take(count));
+                    let settled = |message| match message {
+                        Message::Settled(settled) => Some(settled),
+                        // asked by outputs that save positions themselves
+                        Message::Flush(_) => None,
+                    };
+                    self.group(group.filter_map(settled).collect(), &mut letters).await?;
                     quiet = 1;
                     false
                 }
@@ -308,14 +321,26 @@ impl Life<'_> {
                 }
                 Err(TryRecvError::Disconnected) => true,
             };
-            if is_over || last.elapsed() >= Duration::from_secs(1) {
-                last = Instant::now();
-                self.save()?;
-            }
             if is_over {
-                return Ok(());
+                return self.last_save(saving).await;
+            }
+            if saving.due(&self.shared) == Some(Duration::ZERO) {
+                let _ = saving.save(&self.shared);
+                world.clock.step("saved", 0)?;
             }
         }
+    }
+
+    /// Tried until it is done or given up.
+    async fn last_save(&self, mut saving: Saving) -> Result<(), Crashed> {
+        while saving.due(&self.shared).is_some() && saving.save(&self.shared).is_err() {
+            self.world.clock.step("positions wait", 0)?;
+            if *self.phases.borrow() == Phase::Abandon {
+                break;
+            }
+            self.pause(500).await;
+        }
+        Ok(())
     }
 
     async fn group(&self, group: Vec<Settled>, letters: &mut LetterFile<crate::disk::Disk>) -> Result<(), Crashed> {
@@ -333,25 +358,6 @@ impl Life<'_> {
         check::counts(self.world, &self.counts().0);
         Ok(())
     }
-
-    fn save(&self) -> Result<(), Crashed> {
-        let mut positions = lock(&self.saved).clone();
-        {
-            let counts = self.shared.lock();
-            for (partition, inode) in lock(&self.files).iter().enumerate() {
-                positions.insert(*inode, counts.1.position(partition as u32).unwrap_or_default());
-            }
-        }
-        if positions == *lock(&self.saved) {
-            return Ok(());
-        }
-        check::positions(self.world, &positions, "about to be saved");
-        match positions::save(&self.world.disk, &positions) {
-            Ok(()) => *lock(&self.saved) = positions,
-            Err(_) => self.world.clock.step("positions wait", 0)?,
-        }
-        Ok(())
-    }
 }
 
 struct Reading {
@@ -360,4 +366,5 @@ struct Reading {
     number: u64,
     source: Arc<Source>,
     cutter: Cutter,
+    key: Arc<FileKey>,
 }

@@ -1,0 +1,186 @@
+//! Saved positions in the database itself, so that they are there if and only if the rows are: the table
+//! `_onceline_positions`, a name that no index can have. Several pipelines may write into one database, so each row
+//! names its pipeline.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OpenFlags, Row, params};
+
+use crate::ack::positions::{Saved, VERSION, WAY_ON};
+use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS _onceline_positions (version INTEGER NOT NULL, pipeline TEXT NOT NULL, \
+                      device INTEGER NOT NULL, inode INTEGER NOT NULL, path NOT NULL, \"offset\" INTEGER NOT NULL, \
+                      tail_bytes INTEGER NOT NULL, tail BLOB NOT NULL, head_bytes INTEGER NOT NULL, head BLOB NOT NULL, \
+                      moved INTEGER NOT NULL, PRIMARY KEY (pipeline, device, inode)) WITHOUT ROWID";
+
+const SAVE: &str = "INSERT OR REPLACE INTO _onceline_positions (version, pipeline, device, inode, path, \"offset\", \
+                    tail_bytes, tail, head_bytes, head, moved) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+const LOAD: &str = "SELECT version, device, inode, path, \"offset\", tail_bytes, tail, head_bytes, head, moved \
+                    FROM _onceline_positions WHERE pipeline = ?1 ORDER BY device, inode";
+
+/// Opens a database to look at its positions; none if there is no such file.
+pub fn open(path: &Path) -> anyhow::Result<Option<Connection>> {
+    if !path.try_exists().with_context(|| format!("cannot read {}", path.display()))? {
+        return Ok(None);
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    Ok(Some(connection))
+}
+
+pub fn create(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(CREATE)
+}
+
+/// Saves positions, in the transaction that is open.
+pub fn save(connection: &Connection, pipeline: &str, moved: &[Position], now_secs: i64) -> rusqlite::Result<()> {
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(SAVE)?;
+    for Position { path, identity, mark } in moved {
+        let path = match path.to_str() {
+            Some(text) => Value::Text(text.to_string()),
+            None => Value::Blob(path.as_os_str().as_bytes().to_vec()),
+        };
+        // SQLite's integers have a sign, and give all 64 bits back
+        let (device, inode, offset) = (identity.device as i64, identity.inode as i64, mark.offset as i64);
+        let (tail, head) = (mark.tail, identity.head);
+        statement.execute(params![
+            VERSION as i64,
+            pipeline,
+            device,
+            inode,
+            path,
+            offset,
+            tail.bytes,
+            tail.hash,
+            head.bytes,
+            head.hash,
+            now_secs
+        ])?;
+    }
+    Ok(())
+}
+
+/// The positions that a pipeline saved; none if it never did.
+pub fn load(connection: &Connection, pipeline: &str, shown: &Path) -> anyhow::Result<Vec<Saved>> {
+    let failed = || {
+        let path = shown.display();
+        format!("the positions in {path} (table _onceline_positions) cannot be used; {WAY_ON}")
+    };
+    if !has_table(connection).with_context(failed)? {
+        return Ok(Vec::new());
+    }
+    let mut statement = connection.prepare(LOAD).with_context(failed)?;
+    let mut rows = statement.query([pipeline]).with_context(failed)?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next().with_context(failed)? {
+        all.push(read(row).with_context(failed)?);
+    }
+    Ok(all)
+}
+
+fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
+    let text = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '_onceline_positions'";
+    connection.query_row(text, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
+fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
+    let version: i64 = row.get(0)?;
+    anyhow::ensure!(version == VERSION as i64, "they are of version {version}, this program knows {VERSION}");
+    let unsigned = |at| row.get::<_, i64>(at).map(|number| number as u64);
+    let path = match row.get_ref(3)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => PathBuf::from(OsString::from_vec(bytes.to_vec())),
+        other => anyhow::bail!("a path is {other:?}"),
+    };
+    let print = |bytes_at, hash_at, bytes_max: usize| {
+        let print = Print { bytes: row.get(bytes_at)?, hash: row.get(hash_at)? };
+        anyhow::ensure!(usize::from(print.bytes) <= bytes_max, "a print is of {} bytes", print.bytes);
+        Ok(print)
+    };
+    let mark = Mark { offset: unsigned(4)?, tail: print(5, 6, TAIL)? };
+    anyhow::ensure!(u64::from(mark.tail.bytes) == mark.offset.min(TAIL as u64), "a tail does not fit its offset");
+    let identity = Identity { device: unsigned(1)?, inode: unsigned(2)?, head: print(7, 8, HEAD)? };
+    Ok(Saved { position: Position { path, identity, mark }, moved_secs: row.get(9)? })
+}
+
+/// Forgets all positions of a pipeline, whatever they look like.
+pub fn forget_all(connection: &Connection, pipeline: &str) -> anyhow::Result<()> {
+    if has_table(connection)? {
+        connection.execute("DELETE FROM _onceline_positions WHERE pipeline = ?1", [pipeline])?;
+    }
+    Ok(())
+}
+
+/// Forgets some.
+pub fn forget(connection: &Connection, pipeline: &str, gone: &[Position]) -> rusqlite::Result<()> {
+    for Position { identity, .. } in gone {
+        connection.execute(
+            "DELETE FROM _onceline_positions WHERE pipeline = ?1 AND device = ?2 AND inode = ?3",
+            params![pipeline, identity.device as i64, identity.inode as i64],
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(path: &[u8], inode: u64, text: &[u8]) -> Position {
+        let identity = Identity { device: u64::MAX - 1, inode, head: Print::head(text) };
+        let mark = Mark { offset: text.len() as u64, tail: Print::tail(text) };
+        Position { path: PathBuf::from(OsString::from_vec(path.to_vec())), identity, mark }
+    }
+
+    fn positions(connection: &Connection, pipeline: &str) -> Vec<Position> {
+        let loaded = load(connection, pipeline, Path::new("a.sqlite")).unwrap();
+        loaded.into_iter().map(|saved| saved.position).collect()
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_by_the_same_pipeline() {
+        let connection = Connection::open_in_memory().unwrap();
+        assert_eq!(positions(&connection, "a"), []);
+        forget_all(&connection, "a").unwrap();
+        create(&connection).unwrap();
+        let all = [position(b"/a", 1, b"one\n"), position(b"/caf\xe9", 2, &[b'x'; 3000])];
+        save(&connection, "a", &all, 5).unwrap();
+        assert_eq!(positions(&connection, "a"), all);
+        assert_eq!(positions(&connection, "b"), []);
+        let grown = position(b"/b", 1, b"one\ntwo\n");
+        save(&connection, "a", std::slice::from_ref(&grown), 6).unwrap();
+        assert_eq!(positions(&connection, "a"), [grown.clone(), all[1].clone()]);
+        forget(&connection, "a", &all[1..]).unwrap();
+        assert_eq!(positions(&connection, "a"), [grown]);
+        forget_all(&connection, "a").unwrap();
+        assert_eq!(positions(&connection, "a"), []);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        for (change, said) in [
+            ("version = 2", "they are of version 2, this program knows 1"),
+            ("\"offset\" = 3", "does not fit"),
+            ("tail = x'00'", "_onceline_positions"),
+            ("head_bytes = 2000", "of 2000 bytes"),
+            ("path = 5", "a path is"),
+            ("moved = 'text'", "_onceline_positions"),
+        ] {
+            let connection = Connection::open_in_memory().unwrap();
+            create(&connection).unwrap();
+            save(&connection, "a", &[position(b"/a", 1, b"one\n")], 5).unwrap();
+            connection.execute(&format!("UPDATE _onceline_positions SET {change}"), []).unwrap();
+            let error = format!("{:#}", load(&connection, "a", Path::new("a.sqlite")).expect_err(change));
+            assert!(error.contains(said) && error.contains("a.sqlite") && error.contains("positions reset"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `onceline positions`: how far each file was read and settled, shown and forgotten.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::{InputKind, Pipeline};
+use crate::ack::positions::{self, Saved, Store};
+use crate::input::file;
+use crate::input::identity::Position;
+use crate::output;
+use crate::output::sqlite::positions as table;
+
+/// Where a pipeline's positions are.
+pub enum Place<'a> {
+    /// `positions.json` in the state folder.
+    State(&'a Path),
+    /// With the rows.
+    Database { path: &'a Path, pipeline: &'a str },
+}
+
+impl Pipeline {
+    pub fn positions(&self) -> Place<'_> {
+        match &self.output {
+            output::Config::Sqlite(config) => Place::Database { path: &config.path, pipeline: &self.name },
+            _ => Place::State(&self.state),
+        }
+    }
+
+    /// Whether positions are saved in the state folder.
+    pub fn saves_in_state(&self) -> bool {
+        let has_files = self.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
+        has_files && matches!(self.positions(), Place::State(_))
+    }
+}
+
+impl Place<'_> {
+    /// What was saved, by path.
+    pub fn saved(&self) -> anyhow::Result<Vec<Saved>> {
+        let mut saved = match self {
+            Place::State(state) => Store::load(state)?.saved().cloned().collect(),
+            Place::Database { path, pipeline } => match table::open(path)? {
+                Some(connection) => table::load(&connection, pipeline, path)?,
+                None => Vec::new(),
+            },
+        };
+        saved.sort_by(|a, b| a.position.path.cmp(&b.position.path));
+        Ok(saved)
+    }
+
+    /// Forgets everything, whatever it looks like.
+    pub fn forget_all(&self) -> anyhow::Result<()> {
+        match self {
+            Place::State(state) => positions::remove(state),
+            Place::Database { path, pipeline } => match table::open(path)? {
+                Some(connection) => table::forget_all(&connection, pipeline)
+                    .with_context(|| format!("cannot forget the positions in {}", path.display())),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Forgets these.
+    pub fn forget(&self, gone: &[Position]) -> anyhow::Result<()> {
+        match self {
+            Place::State(state) => {
+                let mut store = Store::load(state)?;
+                store.retain(|position| !gone.contains(position));
+                store.write()
+            }
+            Place::Database { path, pipeline } => {
+                let Some(mut connection) = table::open(path)? else { return Ok(()) };
+                let transaction = connection.transaction()?;
+                table::forget(&transaction, pipeline, gone)?;
+                transaction.commit().with_context(|| format!("cannot forget the positions in {}", path.display()))
+            }
+        }
+    }
+}
+
+/// The saved positions of some paths; an error names those that have none.
+pub fn of_paths(saved: &[Saved], paths: &[PathBuf]) -> anyhow::Result<Vec<Position>> {
+    let mut found = Vec::new();
+    for path in paths {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let before = found.len();
+        let here = saved.iter().map(|saved| &saved.position).filter(|position| position.path == absolute);
+        found.extend(here.cloned());
+        anyhow::ensure!(found.len() > before, "no position is saved of {}", absolute.display());
+    }
+    Ok(found)
+}
+
+/// How a saved position compares with the file there is.
+struct Shown<'a> {
+    position: &'a Position,
+    /// Of the text; none if the file is compressed, or gone.
+    size: Option<u64>,
+    is_there: bool,
+}
+
+impl Shown<'_> {
+    fn of(saved: &Saved) -> Shown<'_> {
+        let position = &saved.position;
+        let is_there = position.is_at_its_path();
+        Shown { position, size: is_there.then(|| file::text_size(&position.path)).flatten(), is_there }
+    }
+
+    fn percent(&self) -> Option<u64> {
+        let size = u128::from(self.size?);
+        // a part of a percent that is missing is missing; an empty file is read
+        let percent = (u128::from(self.position.mark.offset) * 100).checked_div(size).unwrap_or(100);
+        u64::try_from(percent).ok()
+    }
+}
+
+/// Positions as a table for people.
+pub fn table(saved: &[Saved]) -> String {
+    let mut text = format!("{:>14} {:>14} {:>5}  {}\n", "offset", "size", "%", "path");
+    for shown in saved.iter().map(Shown::of) {
+        let number = |number: Option<u64>| number.map_or_else(|| "-".to_string(), |number| number.to_string());
+        let gone = if shown.is_there { "" } else { " (gone, or another file now)" };
+        let (offset, path) = (shown.position.mark.offset, shown.position.path.display());
+        let (size, percent) = (number(shown.size), number(shown.percent()));
+        text.push_str(&format!("{offset:>14} {size:>14} {percent:>5}  {path}{gone}\n"));
+    }
+    text
+}
+
+/// Positions as JSON.
+pub fn to_json(saved: &[Saved]) -> Value {
+    let file = |saved: &Saved| {
+        let shown = Shown::of(saved);
+        let Position { path, identity, mark } = shown.position;
+        json!({
+            "path": path.to_string_lossy(), "offset": mark.offset, "size": shown.size, "percent": shown.percent(),
+            "is_there": shown.is_there, "device": identity.device, "inode": identity.inode,
+            "moved": crate::time::Time::new(saved.moved_secs, 0).iso(),
+        })
+    };
+    json!({"files": saved.iter().map(file).collect::<Vec<Value>>()})
+}
