@@ -75,8 +75,7 @@ pub fn read(
 #[derive(Clone, Copy, Debug, Default)]
 struct Skipped {
     bytes: u64,
-    /// The last bytes before what comes next.
-    tail: Tail,
+    ends_with_cr: bool,
 }
 
 /// A line that is longer than allowed by more than this is too long whatever it begins and ends with: a byte order
@@ -92,23 +91,33 @@ pub struct Cutter {
     pool: Pool,
     /// Where the buffer begins in the source.
     offset: u64,
-    /// The last bytes before the buffer.
-    tail: Tail,
     /// Bytes of the buffer known to hold no line feed.
     searched: usize,
     /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
     skipped: Option<Skipped>,
+    /// The end of the last block, and of what was passed over behind it.
+    tail: Tail,
 }
 
 impl Cutter {
-    /// A cutter of what stands at `offset` of a source and behind, `tail` being the last bytes before it.
+    /// A cutter of what stands in a source at `offset` and behind; before it stands `tail`.
     pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
         let mut buffer = pool.take();
         buffer.reserve(limits.batch_bytes);
-        Cutter { buffer, limits, pool: pool.clone(), offset, tail, searched: 0, skipped: None }
+        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None, tail }
     }
 
-    /// Where in the source goes on what was read.
+    /// What stands before the place where the last block ends; not within a line that is too long.
+    pub fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// The place where the last block ends.
+    pub fn mark(&self) -> Mark {
+        Mark { offset: self.offset, tail: self.tail.print() }
+    }
+
+    /// Up to where the source was read.
     pub fn end(&self) -> u64 {
         self.offset + self.buffer.len() as u64 + self.skipped.map_or(0, |skipped| skipped.bytes)
     }
@@ -125,13 +134,12 @@ impl Cutter {
             memchr::memrchr(b'\n', &self.buffer[self.searched..]).map_or(0, |at| self.searched + at + 1)
         };
         if cut > 0 {
-            return Some(self.whole_lines(cut));
+            return Some(self.block(cut, None));
         }
         self.searched = self.buffer.len();
         if self.buffer.len() > self.kept_bytes() {
-            let mut tail = self.tail;
-            tail.push(&self.buffer[..self.kept_bytes()]);
-            self.skipped = Some(Skipped { bytes: 0, tail });
+            self.skipped = Some(Skipped::default());
+            self.tail.push(&self.buffer[..self.kept_bytes()]);
             self.skip_from(self.kept_bytes());
         }
         None
@@ -144,9 +152,10 @@ impl Cutter {
 
     /// Forgets what stands at `from` and behind.
     fn skip_from(&mut self, from: usize) {
-        if let Some(skipped) = &mut self.skipped {
+        if let (Some(skipped), [.., last]) = (&mut self.skipped, &self.buffer[from..]) {
             skipped.bytes += (self.buffer.len() - from) as u64;
-            skipped.tail.push(&self.buffer[from..]);
+            skipped.ends_with_cr = *last == b'\r';
+            self.tail.push(&self.buffer[from..]);
         }
         self.buffer.truncate(from);
     }
@@ -161,34 +170,30 @@ impl Cutter {
         }
         let rest = self.buffer.split_off(kept);
         let (line_end, consumed) = found.map_or((rest.len(), rest.len()), |at| (at, at + 1));
-        let Skipped { bytes, mut tail } = self.skipped.take().unwrap_or_default();
-        tail.push(&rest[..line_end]);
-        let ends_with_cr = bytes + line_end as u64 > 0 && tail.bytes().ends_with(b"\r");
-        tail.push(&rest[line_end..consumed]);
-        let line = kept as u64 + bytes + line_end as u64;
+        let skipped = self.skipped.take().unwrap_or_default();
+        let ends_with_cr = rest[..line_end].last().map_or(skipped.ends_with_cr, |last| *last == b'\r');
+        let line = kept as u64 + skipped.bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
-        let mark = (consumed > line_end).then(|| Mark { offset: self.offset + covered, tail: tail.print() });
-        let block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }), mark);
+        self.tail.push(&rest[..consumed]);
+        let mut block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
         self.offset += covered - kept as u64;
-        self.tail = tail;
+        block.mark = found.is_some().then(|| self.mark());
         self.buffer.extend_from_slice(&rest[consumed..]);
         Some(block)
     }
 
-    /// Whole lines, at the end of the source and a last one without its end.
-    fn whole_lines(&mut self, cut: usize) -> Block {
-        let whole = memchr::memrchr(b'\n', &self.buffer[..cut]).map_or(0, |at| at + 1);
-        self.tail.push(&self.buffer[..whole]);
-        let mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
-        self.tail.push(&self.buffer[whole..cut]);
-        self.block(cut, None, mark)
-    }
-
-    fn block(&mut self, cut: usize, too_long: Option<TooLong>, mark: Option<Mark>) -> Block {
+    fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
         let mut next = self.pool.take();
         next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
+        let mut mark = None;
+        if too_long.is_none() {
+            let whole = memchr::memrchr(b'\n', &self.buffer).map_or(0, |at| at + 1);
+            self.tail.push(&self.buffer[..whole]);
+            mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
+            self.tail.push(&self.buffer[whole..]);
+        }
         let bytes = std::mem::replace(&mut self.buffer, next);
         let block = Block { bytes, offset: self.offset, too_long, mark };
         self.offset += cut as u64;

@@ -3,6 +3,7 @@
 
 pub mod budget;
 pub mod file;
+pub mod follow;
 pub mod identity;
 pub mod known;
 pub mod lines;

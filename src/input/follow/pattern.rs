@@ -1,0 +1,149 @@
+//! Patterns of paths, looked for on a [`Disk`]: `*`, `?`, `[a-z]` within a name, and `**` for any depth of folders
+//! (symbolic links to folders are not gone through there, since they may lead in circles).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::disk::{Disk, Entry, Kind};
+
+/// A path in parts.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    root: PathBuf,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Name(String),
+    Pattern(glob::Pattern),
+    AnyDepth,
+}
+
+impl Paths {
+    pub fn parse(pattern: &str) -> Result<Paths, glob::PatternError> {
+        let root = if pattern.starts_with('/') { "/" } else { "" };
+        let part = |part: &str| match part {
+            "**" => Ok(Part::AnyDepth),
+            name if !name.contains(['*', '?', '[']) => Ok(Part::Name(name.to_string())),
+            pattern => glob::Pattern::new(pattern).map(Part::Pattern),
+        };
+        let names = pattern.split('/').filter(|name| !name.is_empty() && *name != ".");
+        let mut parts: Vec<Part> = names.map(part).collect::<Result<_, _>>()?;
+        if let Some(Part::AnyDepth) = parts.last() {
+            parts.push(Part::Pattern(glob::Pattern::new("*")?));
+        }
+        Ok(Paths { root: root.into(), parts })
+    }
+}
+
+/// Whether a pattern leaves the path out; one without a slash is for the file's name alone.
+pub fn leaves_out(exclude: &[glob::Pattern], path: &Path) -> bool {
+    exclude.iter().any(|pattern| {
+        pattern.matches_path(path)
+            || !pattern.as_str().contains('/')
+                && path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()))
+    })
+}
+
+/// The folders looked into, each once.
+#[derive(Debug, Default)]
+pub struct Folders {
+    pub listed: BTreeMap<PathBuf, Vec<Entry>>,
+    /// Folders that could not be looked into, apart from those that are not there.
+    pub failed: Vec<(PathBuf, io::Error)>,
+}
+
+impl Folders {
+    pub fn list(&mut self, disk: &impl Disk, folder: &Path) -> &[Entry] {
+        if !self.listed.contains_key(folder) {
+            let entries = disk.list(folder).unwrap_or_else(|error| {
+                let quiet = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+                if !quiet {
+                    self.failed.push((folder.to_path_buf(), error));
+                }
+                Vec::new()
+            });
+            self.listed.insert(folder.to_path_buf(), entries);
+        }
+        self.listed.get(folder).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds the paths that a pattern leads to; a plain name whether or not it is there.
+    pub fn find(&mut self, disk: &impl Disk, paths: &Paths, found: &mut Vec<PathBuf>) {
+        self.walk(disk, &paths.root, &paths.parts, found);
+    }
+
+    fn walk(&mut self, disk: &impl Disk, folder: &Path, parts: &[Part], found: &mut Vec<PathBuf>) {
+        let Some((part, rest)) = parts.split_first() else { return };
+        let last = rest.is_empty();
+        let mut below: Vec<PathBuf> = Vec::new();
+        match part {
+            Part::Name(name) if last => found.push(folder.join(name)),
+            Part::Name(name) => below.push(folder.join(name)),
+            Part::AnyDepth => {
+                self.walk(disk, folder, rest, found);
+                let folders = self.list(disk, folder).iter().filter(|entry| entry.kind == Kind::Folder);
+                let folders: Vec<PathBuf> = folders.map(|entry| folder.join(&entry.name)).collect();
+                for inner in folders {
+                    self.walk(disk, &inner, parts, found);
+                }
+            }
+            Part::Pattern(pattern) => {
+                let matches = |entry: &Entry| pattern.matches(&entry.name.to_string_lossy());
+                let wanted = |kind: Kind| kind == Kind::Link || (kind == Kind::Folder) != last;
+                let entries = self.list(disk, folder).iter().filter(|entry| wanted(entry.kind) && matches(entry));
+                let paths = entries.map(|entry| folder.join(&entry.name));
+                if last { found.extend(paths) } else { below.extend(paths) }
+            }
+        }
+        for inner in below {
+            self.walk(disk, &inner, rest, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disk::Real;
+    use super::*;
+
+    #[test]
+    fn patterns_find_files() {
+        let top = tempfile::tempdir().unwrap();
+        for path in ["a.log", "b.txt", "x/a.log", "x/y/c.log", "x/y/.d.log"] {
+            let path = top.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        std::os::unix::fs::symlink("x", top.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("..", top.path().join("x/circle")).unwrap();
+        let check = |pattern: &str, want: &[&str]| {
+            let mut found = Vec::new();
+            let pattern = format!("{}/{pattern}", top.path().display());
+            Folders::default().find(&Real, &Paths::parse(&pattern).unwrap(), &mut found);
+            found.sort();
+            found.dedup();
+            let want: Vec<PathBuf> = want.iter().map(|path| top.path().join(path)).collect();
+            assert_eq!(found, want, "{pattern}");
+        };
+        check("*.log", &["a.log"]);
+        check("a.log", &["a.log"]);
+        check("none", &["none"]);
+        check("none/*.log", &[]);
+        check("*/*.log", &["link/a.log", "x/a.log"]);
+        check("link/y/c.log", &["link/y/c.log"]);
+        check("?.[lt]*", &["a.log", "b.txt"]);
+        check("**/*.log", &["a.log", "x/a.log", "x/y/.d.log", "x/y/c.log"]);
+        check("x/**", &["x/a.log", "x/circle", "x/y/.d.log", "x/y/c.log"]);
+    }
+
+    #[test]
+    fn a_name_alone_leaves_out_in_every_folder() {
+        let exclude = |pattern: &str| [glob::Pattern::new(pattern).unwrap()];
+        for (pattern, left_out) in [("*.gz", true), ("/var/log/a*", true), ("a", false), ("/var/*.log", false)] {
+            assert_eq!(leaves_out(&exclude(pattern), Path::new("/var/log/a.gz")), left_out, "{pattern}");
+        }
+    }
+}

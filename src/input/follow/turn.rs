@@ -1,0 +1,320 @@
+//! One turn of reading a file: a block's worth of it, checked after it was read to be of the same file still.
+
+use std::io;
+
+use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
+use super::gone::{inode_of, is_other, may_be_packed};
+use super::machine::{FileNumber, Form, Machine, Open, Take, Told, Tracked};
+use super::packed::{Compression, Text};
+use crate::codec::Block;
+use crate::input::Limits;
+use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
+use crate::input::lines::Cutter;
+use crate::pool::Pool;
+
+/// What came of reading.
+enum Got {
+    /// Blocks, and whether the file's end was reached; `half` bytes stand behind them.
+    Blocks {
+        blocks: Vec<(Block, Tail)>,
+        end: bool,
+        half: u64,
+        stat: Stat,
+    },
+    /// The path leads to another file, or nowhere.
+    Missing,
+    /// The file is not what it was.
+    Replaced(Stat),
+    Compressed(Stat),
+}
+
+/// A known place, and its number among those that are gone.
+type Known = (Position, Option<u64>);
+
+impl<D: Disk> Machine<D> {
+    /// Reads some of a file. False once nobody takes anything.
+    pub(super) fn turn(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
+        let Some(file) = self.files.get(&number) else { return true };
+        let opens = matches!(file.form, Form::Plain(None) | Form::Settling(..));
+        if opens && !self.make_room(take) {
+            self.queue(number);
+            return true;
+        }
+        match self.files.get(&number).map(|file| &file.form) {
+            Some(Form::Plain(_)) => self.turn_plain(number, take),
+            Some(Form::Settling(..)) => self.open_packed(number, take),
+            Some(Form::Packed(..)) => self.turn_packed(number, take),
+            Some(Form::Unpacked) | None => true,
+        }
+    }
+
+    fn turn_plain(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
+        let (now, idle_flush) = (self.now, self.rules.idle_flush);
+        let Some(file) = self.files.get_mut(&number) else { return true };
+        let was_open = file.is_open();
+        let flush = file.stat.is_some() && idle_flush.is_some_and(|wait| now >= file.active + wait);
+        let got = read(&self.disk, file, self.limits, &self.pool, flush);
+        self.opened = self.opened + usize::from(file.is_open()) - usize::from(was_open);
+        match got {
+            Ok(Got::Blocks { blocks, end, half, stat }) => {
+                for (block, tail) in blocks {
+                    if !hand_over(number, file, block, tail, take) {
+                        return false;
+                    }
+                }
+                if end {
+                    file.sure = file.stat.as_ref().is_some_and(|was| !was.changed(&stat));
+                    (file.stat, file.half) = (Some(stat), half);
+                } else {
+                    file.stat = None;
+                    self.queue(number);
+                }
+                true
+            }
+            Ok(Got::Missing) => {
+                self.stale = true;
+                true
+            }
+            Ok(Got::Replaced(stat)) => {
+                let (path, named) = (file.path.clone(), file.named);
+                tracing::info!(path = %path.display(), offset = file.mark.offset, "a file was truncated or replaced; it is read from its beginning");
+                // what waited for its end is no half line of the file that is there now
+                file.half = 0;
+                // what was open is surely the same file, though with other bytes
+                let follow = named && (was_open || self.is_wanted(&path));
+                self.lose(number, take) && (!follow || self.adopt(path, &stat, false, take))
+            }
+            Ok(Got::Compressed(stat)) => {
+                file.form = Form::Settling(stat, now);
+                self.opened -= 1;
+                true
+            }
+            Err(error) => {
+                let path = file.path.clone();
+                self.stale |= error.kind() == io::ErrorKind::NotFound;
+                self.trouble(&path, &error);
+                true
+            }
+        }
+    }
+
+    /// Opens what is compressed once it stopped changing, and finds where to go on.
+    fn open_packed(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
+        let Some(file) = self.files.get(&number) else { return true };
+        let (path, inode) = (file.path.clone(), file.inode());
+        let opened = || -> io::Result<Option<(Stat, Text)>> {
+            let open = self.disk.open(&path)?;
+            let stat = open.stat()?;
+            if inode_of(&stat) != inode {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Ok(Text::open(open)?.map(|text| (stat, text)))
+        };
+        let (stat, text) = match opened() {
+            Ok(Some(opened)) => opened,
+            Ok(None) => {
+                // it is no compressed file any more
+                let stat = self.disk.stat(&path);
+                return self.lose(number, take) && stat.map_or(true, |stat| self.adopt(path, &stat, false, take));
+            }
+            Err(error) => {
+                self.stale |= error.kind() == io::ErrorKind::NotFound;
+                self.trouble(&path, &error);
+                return true;
+            }
+        };
+        let own = file.began.then(|| file.position());
+        let Some((text, found)) = self.place_in(number, &stat, text) else { return true };
+        let is_own = found.as_ref().is_some_and(|(position, place)| place.is_none() && own.as_ref() == Some(position));
+        let was = found.and_then(|(_, place)| place).and_then(|place| self.gone.remove(place));
+        let head = text.beginning[..usize::try_from(text.offset).unwrap_or(HEAD).min(text.beginning.len())].to_vec();
+        let identity = Identity { device: inode.0, inode: inode.1, head: Print::head(&head) };
+        let mark = Mark { offset: text.offset, tail: text.tail.print() };
+        let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
+        let form = Form::Packed(Box::new((text, cutter)), stat);
+        self.opened += 1;
+        if is_own || own.is_none() {
+            let Some(file) = self.files.get_mut(&number) else { return true };
+            (file.identity, file.mark, file.form) = (identity, mark, form);
+            self.queue(number);
+            return is_own || self.begin(number, was.as_ref(), take);
+        }
+        // another text has its name now
+        if !self.lose(number, take) {
+            return false;
+        }
+        let number = self.track(path, &stat, &head, mark, form);
+        self.queue(number);
+        self.begin(number, was.as_ref(), take)
+    }
+
+    /// The text at the place from where on it is new: behind what was read of it, or of the file it was made of;
+    /// and the known place that is, with its number if it is one of those gone. None if it cannot be read now.
+    fn place_in(&self, number: FileNumber, stat: &Stat, mut text: Text) -> Option<(Text, Option<Known>)> {
+        let file = self.files.get(&number)?;
+        let inode = file.inode();
+        let mut known: Vec<Known> = Vec::new();
+        if file.began {
+            known.push((file.position(), None));
+        }
+        let gone = self.gone.of_inode(stat).into_iter().chain(self.gone.of_head(&text.beginning));
+        known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Some(place)))));
+        let others = self.files.iter().filter(|(other, file)| **other != number && file.began);
+        known.extend(others.map(|(_, file)| (file.position(), None)));
+        known.retain(|(position, _)| {
+            position.identity.head.begins(&text.beginning)
+                && (may_be_packed(position) || (position.identity.device, position.identity.inode) == inode)
+        });
+        known.sort_by_key(|(position, _)| position.mark.offset);
+        let positions: Vec<Position> = known.iter().map(|(position, _)| position.clone()).collect();
+        let found = text.fitting(&positions).and_then(|place| known.into_iter().nth(place));
+        let offset = found.as_ref().map_or(0, |(position, _)| position.mark.offset);
+        if text.offset != offset {
+            let open =
+                self.disk.open(&file.path).ok().filter(|open| open.stat().is_ok_and(|s| inode_of(&s) == inode))?;
+            text = Text::open(open).ok()??;
+            text.skip_to(offset).ok()?;
+        }
+        Some((text, found))
+    }
+
+    fn turn_packed(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
+        let batch_bytes = self.limits.batch_bytes;
+        let Some(file) = self.files.get_mut(&number) else { return true };
+        let Form::Packed(packed, stat) = &mut file.form else { return true };
+        let (stat, (text, cutter)) = (*stat, packed.as_mut());
+        let room = batch_bytes.saturating_sub(cutter.buffer.len()).max(4096);
+        let read = text.read(room, &mut cutter.buffer);
+        let end = matches!(read, Ok(read) if read < room);
+        // whole lines before a break are as good as any
+        let broken = read.err();
+        let beginning = text.beginning.clone();
+        while let Some(block) = cutter.cut(end) {
+            let mark = Mark { offset: end_of(&block), tail: cutter.tail().print() };
+            let head = &beginning[..usize::try_from(mark.offset).unwrap_or(HEAD).min(beginning.len())];
+            file.identity.head = Print::head(head);
+            file.mark = mark;
+            if !take(Told::Lines { file: number, block, head, identity: file.identity, mark }) {
+                return false;
+            }
+        }
+        let path = file.path.clone();
+        if !end && broken.is_none() {
+            self.queue(number);
+            return true;
+        }
+        (file.form, file.stat, file.sure, file.half) = (Form::Unpacked, Some(stat), true, 0);
+        self.opened -= 1;
+        if let Some(error) = broken {
+            tracing::error!(path = %path.display(), %error, "compressed data is damaged; what stands behind is left out");
+        }
+        true
+    }
+}
+
+/// Where in its source a block ends.
+fn end_of(block: &Block) -> u64 {
+    block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered)
+}
+
+/// Hands a block over; the file's mark and head move with it.
+fn hand_over<F>(number: FileNumber, file: &mut Tracked<F>, block: Block, tail: Tail, take: &mut Take<'_>) -> bool {
+    let Form::Plain(Some(open)) = &mut file.form else { return true };
+    if let Some(more) =
+        usize::try_from(block.offset).ok().and_then(|from| block.bytes.get(open.head.len().checked_sub(from)?..))
+    {
+        open.head.extend_from_slice(&more[..more.len().min(HEAD - open.head.len())]);
+    }
+    if open.head.len() > usize::from(file.identity.head.bytes) {
+        file.identity.head = Print::head(&open.head);
+    }
+    open.tail = tail;
+    file.mark = Mark { offset: end_of(&block), tail: tail.print() };
+    take(Told::Lines { file: number, block, head: &open.head, identity: file.identity, mark: file.mark })
+}
+
+/// Reads a block's worth from the mark on, with `flush` the half line at the end too, and looks whether what was
+/// read is of the same file: only after reading can that be known.
+fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: Limits, pool: &Pool, flush: bool) -> io::Result<Got> {
+    let Form::Plain(form) = &mut file.form else { return Ok(Got::Missing) };
+    let open = match form {
+        Some(open) => open,
+        None => {
+            let opened = disk.open(&file.path)?;
+            let stat = opened.stat()?;
+            if inode_of(&stat) != (file.identity.device, file.identity.inode) {
+                return Ok(Got::Missing);
+            }
+            if is_other(file.born, stat.born) {
+                return Ok(Got::Replaced(stat));
+            }
+            match resume(opened, &file.identity, &file.mark)? {
+                Some(open) => form.insert(open),
+                None => return Ok(Got::Replaced(stat)),
+            }
+        }
+    };
+    let stat = open.file.stat()?;
+    let offset = file.mark.offset;
+    if stat.bytes < offset {
+        return Ok(Got::Replaced(stat));
+    }
+    let mut cutter = Cutter::new(limits, pool, offset, open.tail);
+    let mut blocks = Vec::new();
+    let mut end = false;
+    while blocks.is_empty() && !end {
+        let from = cutter.buffer.len();
+        let at = cutter.end();
+        // what is there now and a little more, so that small files cost little
+        let there = usize::try_from(stat.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
+        let wanted = (there.saturating_add(512)).min(limits.batch_bytes);
+        cutter.buffer.resize(from + wanted, 0);
+        let read = read_full(&open.file, at, &mut cutter.buffer[from..])?;
+        cutter.buffer.truncate(from + read);
+        if offset == 0 && at == 0 && Compression::of(&cutter.buffer).is_some() {
+            return Ok(Got::Compressed(stat));
+        }
+        end = read < wanted;
+        while let Some(block) = cutter.cut(false) {
+            blocks.push((block, cutter.tail()));
+        }
+    }
+    let mut half = cutter.end() - blocks.last().map_or(offset, |(block, _)| end_of(block));
+    if flush
+        && end
+        && half > 0
+        && let Some(block) = cutter.cut(true)
+    {
+        blocks.push((block, cutter.tail()));
+        half = 0;
+    }
+    if !open.is_same(offset)? {
+        return Ok(Got::Replaced(open.file.stat()?));
+    }
+    Ok(Got::Blocks { blocks, end, half, stat })
+}
+
+/// An open file at a known place; none if it is another file.
+fn resume<F: OpenFile>(file: F, identity: &Identity, mark: &Mark) -> io::Result<Option<Open<F>>> {
+    let head = read_some(&file, 0, usize::from(identity.head.bytes))?;
+    let bytes = mark.offset.min(TAIL as u64);
+    let before = read_some(&file, mark.offset - bytes, bytes as usize)?;
+    if !identity.head.begins(&head) || !mark.tail.ends(&before) {
+        return Ok(None);
+    }
+    let mut tail = Tail::default();
+    tail.push(&before);
+    Ok(Some(Open { file, head, tail }))
+}
+
+impl<F: OpenFile> Open<F> {
+    /// Whether what stands before the mark is still what was read.
+    fn is_same(&self, offset: u64) -> io::Result<bool> {
+        let (mut head, mut tail) = ([0; HEAD], [0; TAIL]);
+        let (head, tail) = (&mut head[..self.head.len()], &mut tail[..self.tail.bytes().len()]);
+        Ok(read_full(&self.file, 0, head)? == self.head.len()
+            && *head == self.head[..]
+            && read_full(&self.file, offset - tail.len() as u64, tail)? == tail.len()
+            && *tail == *self.tail.bytes())
+    }
+}

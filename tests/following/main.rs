@@ -1,0 +1,346 @@
+//! Following files, on real files in a folder of its own, step by step: the time is handed in, so nothing waits.
+
+mod random;
+mod rig;
+
+use std::collections::BTreeSet;
+
+use onceline::input::Limits;
+use onceline::input::follow::machine::Rules;
+use rig::{Rig, SECOND, lines_of_bytes};
+
+type Change = fn(&mut Rules, &mut Limits);
+
+const PLAIN: Change = |_, _| {};
+
+/// Does what `script` says, and compares the lines told: each as `name@line`, or alone where it does not matter.
+#[track_caller]
+fn check(what: &str, patterns: &str, change: Change, script: &[&str], want: &[&str]) {
+    let mut rig = Rig::new(patterns, change);
+    script.iter().for_each(|line| rig.act(line));
+    rig.go(12);
+    let got: Vec<String> =
+        rig.lines
+            .iter()
+            .enumerate()
+            .map(|(at, (name, line))| {
+                if want.get(at).is_some_and(|want| want.contains('@')) {
+                    format!("{name}@{line}")
+                } else {
+                    line.clone()
+                }
+            })
+            .collect();
+    let same = got.iter().zip(want).take_while(|(got, want)| got == want).count();
+    let shown = |all: &[String]| all[same..].iter().take(5).cloned().collect::<Vec<_>>();
+    let want: Vec<String> = want.iter().map(|line| line.to_string()).collect();
+    assert_eq!(shown(&got), shown(&want), "{what}: after {same} lines that are right");
+}
+
+#[test]
+fn growing() {
+    let all = "*.log";
+    check("a file there at the start", all, PLAIN, &["append a.log 1\\n2\\n"], &["a.log@1", "a.log@2"]);
+    check("one that grows", all, PLAIN, &["append a.log 1\\n", "go", "append a.log 2\\n"], &["1", "2"]);
+    check("one that comes later", all, PLAIN, &["go", "append a.log 1\\n"], &["1"]);
+    check("a folder that comes later", "*/x/*.log", PLAIN, &["go", "folder f/x", "append f/x/a.log 1\\n"], &["1"]);
+    check("any depth", "**/*.log", PLAIN, &["append a.log 1\\n", "go", "append f/g/b.log 2\\n"], &["1", "f/g/b.log@2"]);
+    check("empty at first", all, PLAIN, &["append a.log ", "go", "append a.log 1\\n"], &["1"]);
+    check(
+        "left out",
+        "*",
+        |rules, _| rules.exclude = vec![glob::Pattern::new("*.gz").unwrap()],
+        &["append a.gz 1\\n", "append b.log 2\\n"],
+        &["b.log@2"],
+    );
+    check(
+        "read from the end on",
+        all,
+        |rules, _| rules.from_end = true,
+        &["append a.log old\\nhalf", "go", "append a.log  line\\n", "append b.log new\\n"],
+        &["a.log@half line", "b.log@new"],
+    );
+    check(
+        "a saved place is before read_from",
+        all,
+        |rules, _| rules.from_end = true,
+        &["append a.log old\\n", "go", "restart", "append a.log new\\n", "append b.log other\\n"],
+        &["a.log@new"],
+    );
+    check("CR LF in two reads", all, PLAIN, &["append a.log 1\\r", "go", "append a.log \\n2\\r\\n"], &["1", "2"]);
+    check(
+        "a hint is heard at once",
+        all,
+        |rules, _| rules.poll_interval = 1_000_000 * SECOND,
+        &["append a.log 1\\n", "look", "append a.log 2\\n", "hint a.log"],
+        &["1", "2"],
+    );
+}
+
+#[test]
+fn half_lines() {
+    let all = "*.log";
+    check("waits", all, PLAIN, &["append a.log 1\\n2", "go", "append a.log 3\\n"], &["1", "23"]);
+    check(
+        "waits over a restart",
+        all,
+        PLAIN,
+        &["append a.log 1\\n2", "go", "restart", "append a.log 3\\n"],
+        &["1", "23"],
+    );
+    check("never ends", all, PLAIN, &["append a.log 1\\n2", "go"], &["1"]);
+    let flush: Change = |rules, _| rules.idle_flush = Some(3 * SECOND);
+    check("handed over", all, flush, &["append a.log 1\\n2", "go"], &["1", "2"]);
+    check(
+        "then its rest is a line",
+        all,
+        flush,
+        &["append a.log 2", "go", "append a.log 3\\n", "restart"],
+        &["2", "3"],
+    );
+    check(
+        "not while it grows",
+        all,
+        flush,
+        &["append a.log 1", "look", "look", "append a.log 2", "look", "look", "append a.log 3\\n"],
+        &["123"],
+    );
+    check(
+        "truncated within it",
+        all,
+        PLAIN,
+        &["append a.log 1\\nabc", "go", "truncate a.log 2", "go", "append a.log xyz\\n"],
+        &["1", "xyz"],
+    );
+    let long: String = "x".repeat(2052);
+    let whole = format!("append a.log {long}yyyy\\n1\\n");
+    check("long", all, PLAIN, &[&whole], &["long 2056", "1"]);
+    let (one, two) = (format!("append a.log {long}"), format!("append a.log {long}\\n1\\n"));
+    check(
+        "too long, in pieces",
+        all,
+        PLAIN,
+        &[&one, "go", &one, "go", &one, "go", "restart", &two],
+        &["too long: 8208", "1"],
+    );
+}
+
+#[test]
+fn rotation() {
+    let all = "*.log";
+    check(
+        "renamed, with late lines",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "move a.log a.1", "append a.log 3\\n", "append a.1 2\\n", "go", "append a.1 4\\n"],
+        &["a.log@1", "a.1@2", "a.log@3", "a.1@4"],
+    );
+    check(
+        "renamed while stopped",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "append a.log 2\\n", "move a.log a.1", "append a.log 3\\n", "restart"],
+        &["1", "a.log@3", "a.1@2"],
+    );
+    check(
+        "a cascade within the pattern",
+        "*",
+        PLAIN,
+        &["append a 1\\n", "go", "move a b", "append a 2\\n", "go", "move b c", "move a b", "append a 3\\n"],
+        &["a@1", "a@2", "a@3"],
+    );
+    check(
+        "renamed within the pattern, then more",
+        all,
+        PLAIN,
+        &["append a.log 1\\n2\\n", "go", "move a.log b.log", "append b.log 3\\n"],
+        &["a.log@1", "a.log@2", "b.log@3"],
+    );
+    check(
+        "copied and truncated",
+        all,
+        PLAIN,
+        &["append a.log 1\\n2\\n", "go", "copy a.log a.1", "truncate a.log", "append a.log 3\\n"],
+        &["1", "2", "3"],
+    );
+    check(
+        "refilled beyond the place",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "write a.log 2\\n3\\n4\\n"],
+        &["1", "2", "3", "4"],
+    );
+    check("truncated to the same size", all, PLAIN, &["append a.log 1\\n", "go", "write a.log 2\\n"], &["1", "2"]);
+    check(
+        "the same size, while stopped",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "write a.log 2\\n", "restart"],
+        &["1", "2"],
+    );
+    check(
+        "a half line before a truncation is no line",
+        all,
+        PLAIN,
+        &["append a.log abc", "go", "write a.log xyz\\n"],
+        &["xyz"],
+    );
+    check(
+        "copied within the pattern",
+        "*",
+        PLAIN,
+        &["fill a 5000", "go", "copy a b", "go", "truncate a", "append a 1\\n"],
+        &many(5000, &["1"]).iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    check(
+        "what a truncation destroyed is read from the copy",
+        "*",
+        PLAIN,
+        &["fill a 5000", "go", "append a 1\\n", "copy a b", "truncate a", "append a 2\\n"],
+        &many(5000, &["a@2", "b@1"]).iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+}
+
+/// The lines that `fill` writes, and more.
+fn many(bytes: usize, more: &[&str]) -> Vec<String> {
+    let text = String::from_utf8(lines_of_bytes(bytes)).unwrap();
+    let first = std::iter::once("long 1100".to_string());
+    first.chain(text.lines().skip(1).map(str::to_string)).chain(more.iter().map(|line| line.to_string())).collect()
+}
+
+#[test]
+fn deletion() {
+    let all = "*.log";
+    check(
+        "read to its end while open",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "append a.log 2\\n", "delete a.log"],
+        &["1", "2"],
+    );
+    check("created again", all, PLAIN, &["append a.log 1\\n", "go", "delete a.log", "append a.log 2\\n"], &["1", "2"]);
+    check(
+        "created again while stopped",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "delete a.log", "append a.log 2\\n3\\n", "restart"],
+        &["1", "2", "3"],
+    );
+    let closed: Change = |rules, _| rules.close_after = SECOND;
+    check(
+        "created again when closed",
+        all,
+        closed,
+        &["append a.log 1\\n", "go", "delete a.log", "append a.log 2\\n3\\n"],
+        &["1", "2", "3"],
+    );
+    check(
+        "created again with the same first line",
+        all,
+        PLAIN,
+        &["append a.log head\\n1\\n", "go", "delete a.log", "append a.log head\\n2\\n"],
+        &["head", "1", "head", "2"],
+    );
+    check("closed, then more", all, closed, &["append a.log 1\\n", "go", "append a.log 2\\n"], &["1", "2"]);
+}
+
+#[test]
+fn compression() {
+    let all = "*";
+    for verb in ["gzip", "zstd"] {
+        let pack = format!("{verb} a.1");
+        check("after it was read", all, PLAIN, &["append a 1\\n2\\n", "go", "move a a.1", "go", &pack], &["1", "2"]);
+        check(
+            "what was not read is",
+            all,
+            PLAIN,
+            &["append a 1\\n", "go 1", "restart", "append a 2\\n", "move a a.1", &pack],
+            &["1", "2"],
+        );
+        check("while stopped", all, PLAIN, &["append a 1\\n", "go", "move a a.1", &pack, "restart", "go"], &["1"]);
+        check("never seen before", all, PLAIN, &["append a.1 1\\n2", &pack], &["1", "2"]);
+        check("then a restart", all, PLAIN, &["append a.1 1\\n", &pack, "go", "restart", "go", "restart"], &["1"]);
+        check("the plain one stays", all, PLAIN, &["append a.1 1\\n", "go", &format!("{pack} keep")], &["1"]);
+        check(
+            "from outside",
+            "a a.1.*",
+            PLAIN,
+            &["append a 1\\n2\\n", "go", "move a a.1", "go", &pack, "append a 3\\n"],
+            &["1", "2", "3"],
+        );
+        check(
+            "large",
+            all,
+            PLAIN,
+            &["fill a.1 50000", "go", &pack],
+            &many(50000, &[]).iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+    }
+    check("grows for a while", all, PLAIN, &["append a 1\\n", "append b 2\\n", "gzip a keep", "go 1"], &["1", "2"]);
+}
+
+#[test]
+fn links_and_likeness() {
+    let all = "*.log";
+    check(
+        "two names",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "link a.log b.log", "go", "append b.log 2\\n"],
+        &["a.log@1", "a.log@2"],
+    );
+    check(
+        "a link that comes later",
+        all,
+        PLAIN,
+        &["append b.log 1\\n", "go", "link b.log a.log", "append a.log 2\\n"],
+        &["b.log@1", "b.log@2"],
+    );
+    check(
+        "a symbolic link",
+        all,
+        PLAIN,
+        &["append a.txt 1\\n", "symlink a.txt a.log", "go", "append a.txt 2\\n"],
+        &["a.log@1", "a.log@2"],
+    );
+    check("a link and its file", all, PLAIN, &["append b.log 1\\n", "symlink b.log a.log"], &["a.log@1"]);
+    check(
+        "a link that leads elsewhere later",
+        all,
+        PLAIN,
+        &["append x 1\\n", "append y 2\\n", "symlink x a.log", "go", "delete a.log", "symlink y a.log"],
+        &["1", "2"],
+    );
+    check(
+        "the same first line",
+        all,
+        PLAIN,
+        &["append a.log head\\n1\\n", "append b.log head\\n2\\n"],
+        &["head", "1", "head", "2"],
+    );
+    check("the same short text", all, PLAIN, &["append a.log 1\\n", "append b.log 1\\n", "go", "restart"], &["1", "1"]);
+    check(
+        "a hole",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "truncate a.log", "hole a.log 9"],
+        &["1", "\0\0\0\0\0\0\0\0\0after"],
+    );
+}
+
+#[test]
+fn many_files_with_few_open() {
+    let mut rig = Rig::new("*.log", |rules, _| rules.open_files_max = 10);
+    for round in 0..3 {
+        for file in 0..100 {
+            rig.append(&format!("{file}.log"), format!("{round}\n").as_bytes());
+        }
+        rig.go(if round == 1 { 1 } else { 12 });
+        if round == 1 {
+            rig.restart();
+        }
+    }
+    assert_eq!(rig.lines.len(), 300);
+    assert_eq!(rig.lines.iter().collect::<BTreeSet<_>>().len(), 300);
+    assert_eq!(rig.most_open, 10);
+}
