@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::engine::Doc;
 use crate::life::LETTERS;
-use crate::saves::Places;
+use crate::logs::Text;
 use crate::scenario::{APPS, Shape};
 use crate::world::{World, lock};
 use crate::writer::{Kind, Line, Lines};
+use onceline::input::identity::Position;
 
 /// How a life stands when it was not cut off.
 pub struct Outcome {
@@ -24,9 +25,9 @@ pub struct Outcome {
 }
 
 /// Dead letters that are sure to stay: by the line's number, its reason and places. None if one cannot be read.
-pub fn letters(world: &World) -> BTreeMap<u64, (String, BTreeSet<u64>)> {
+pub fn letters(world: &World) -> Letters {
     let text = world.disk.synced(Path::new(LETTERS));
-    let mut letters: BTreeMap<u64, (String, BTreeSet<u64>)> = BTreeMap::new();
+    let mut letters = Letters::new();
     let mut from = 0;
     // half a one at the end is taken away before the next is written
     for end in memchr::memchr_iter(b'\n', &text) {
@@ -55,29 +56,55 @@ fn letter(line: &[u8]) -> Option<(u64, String, u64)> {
 }
 
 /// No position may pass a line that has no fate that lasts.
-pub fn positions(world: &World, positions: &Places, when: &str) {
+pub fn positions(world: &World, positions: &[Position], when: &str) {
     let lines = lock(&world.lines);
     let mut known = None;
-    for (inode, position) in positions {
-        for line in lines.of(*inode).take_while(|line| line.start < *position) {
-            if line.end > *position {
-                world.clock.wrong(format!("the position {position} {when} is inside line {}", line.n));
-            }
-            let has_fate = match line.kind {
-                Kind::Debug => true,
-                Kind::Good => is_stored(world, &lines, line),
-                _ => {
-                    known.get_or_insert_with(|| letters(world)).contains_key(&line.n)
-                        || line.kind == Kind::Mapping && is_overtaken(world, &lines, line)
-                }
-            };
-            if !has_fate {
-                let (n, kind) = (line.n, line.kind);
-                world.clock.wrong(format!("the position {position} of {inode} {when} passes line {n}, {kind:?}"));
+    for position in positions {
+        let texts = world.logs.texts_of(position);
+        let offset = position.mark.offset;
+        // of several that are alike so far, one that it is right for is enough
+        let wrong = texts.iter().map(|text| wrong_place(world, &lines, *text, offset, &mut known));
+        let wrong: Option<Vec<String>> = wrong.collect();
+        match wrong {
+            Some(wrong) if texts.is_empty() || !wrong.is_empty() => {
+                let why = wrong.first().cloned().unwrap_or_else(|| "it fits no text".to_string());
+                world.clock.wrong(format!("the position {offset} of {:?} {when}: {why}", position.path));
                 return;
             }
+            _ => {}
         }
     }
+}
+
+type Letters = BTreeMap<u64, (String, BTreeSet<u64>)>;
+
+fn wrong_place(world: &World, lines: &Lines, text: Text, offset: u64, known: &mut Option<Letters>) -> Option<String> {
+    for line in lines.of(text).take_while(|line| line.start < offset) {
+        if line.end > offset {
+            return Some(format!("it is inside line {}", line.n));
+        }
+        if !has_fate(world, lines, line, known.get_or_insert_with(|| letters(world))) {
+            return Some(format!("it passes line {}, {:?}", line.n, line.kind));
+        }
+    }
+    None
+}
+
+/// A fate that lasts.
+fn has_fate(world: &World, lines: &Lines, line: &Line, letters: &Letters) -> bool {
+    match line.kind {
+        Kind::Debug => true,
+        Kind::Good => is_stored(world, lines, line),
+        _ => letters.contains_key(&line.n) || line.kind == Kind::Mapping && is_overtaken(world, lines, line),
+    }
+}
+
+/// Every line that can be read has its fate.
+pub fn is_done(world: &World) -> bool {
+    let lines = lock(&world.lines);
+    let letters = letters(world);
+    let is_done = |line: &Line| lines.lost.contains(&line.n) || has_fate(world, &lines, line, &letters);
+    lines.is_over && lines.all.iter().all(is_done)
 }
 
 /// The line is a document, or was, or a newer one of its key is.
@@ -90,7 +117,7 @@ fn is_overtaken(world: &World, lines: &Lines, line: &Line) -> bool {
     let is_newer = |other: &Line| {
         other.key == line.key && other.start > line.start && other.kind == Kind::Good && world.engine.is_stored(other.n)
     };
-    world.scenario.shape == Shape::Key && lines.of(line.inode).any(is_newer)
+    world.scenario.shape == Shape::Key && lines.of(line.text).any(is_newer)
 }
 
 /// Counts add up at any time: nothing has two fates.
@@ -128,8 +155,9 @@ pub fn fates(world: &World) {
     let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for line in &lines.all {
         let letter = letters.get(&line.n);
-        let is_stale = letter.is_none() && line.kind == Kind::Mapping && is_overtaken(world, &lines, line);
-        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() && !is_stale {
+        let is_stale = line.kind == Kind::Mapping && is_overtaken(world, &lines, line);
+        let may_be_none = is_stale || lines.lost.contains(&line.n);
+        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() && !(letter.is_none() && may_be_none) {
             world.clock.wrong(format!("line {}, {:?}, has the letter {letter:?}", line.n, line.kind));
         }
         if line.kind == Kind::Good {
@@ -141,17 +169,38 @@ pub fn fates(world: &World) {
         }
     }
     let docs = world.engine.docs();
-    if docs.len() != wanted.len() {
-        world.clock.wrong(format!("{} documents where {} are wanted", docs.len(), wanted.len()));
+    let mut found: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    for ((index, _), doc) in &docs {
+        *found.entry((index.trim_start_matches("logs-"), doc.n)).or_default() += 1;
     }
-    let found: BTreeSet<(String, u64)> =
-        docs.iter().map(|((index, _), doc)| (index.trim_start_matches("logs-").to_string(), doc.n)).collect();
-    for (name, numbers) in wanted {
-        let app = name.split('/').next().unwrap_or_default().to_string();
+    for (name, numbers) in &wanted {
+        let app = name.split('/').next().unwrap_or_default();
         // of a key the newest counts
         let newest = numbers.last().copied().unwrap_or_default();
-        if !found.contains(&(app, newest)) {
-            world.clock.wrong(format!("{name}: no document of line {newest}"));
+        match found.remove(&(app, newest)) {
+            Some(1) => {}
+            None if lines.lost.contains(&newest) => {}
+            count => world.clock.wrong(format!("{name}: {} documents of line {newest}", count.unwrap_or_default())),
+        }
+    }
+    for ((app, n), _) in found {
+        world.clock.wrong(format!("a document of line {n} in {app}, which is not wanted"));
+    }
+    let known: BTreeSet<u64> = lines.all.iter().map(|line| line.n).collect();
+    for n in letters.keys().filter(|n| !known.contains(n)) {
+        world.clock.wrong(format!("a dead letter of line {n}, which was never complete"));
+    }
+}
+
+/// After all is done the positions are at the last lines' ends.
+pub fn places_at_the_end(world: &World, positions: &[Position]) {
+    let lines = lock(&world.lines);
+    for (text, inode) in world.logs.all() {
+        let end = lines.of(text).last().map_or(0, |line| line.end);
+        let place = positions.iter().filter(|position| position.identity.inode == inode);
+        let place = place.map(|position| position.mark.offset).max().unwrap_or_default();
+        if place != end {
+            world.clock.wrong(format!("all is done, but the position of {text:?} is {place}, not {end}"));
         }
     }
 }

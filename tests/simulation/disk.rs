@@ -1,5 +1,4 @@
-//! The simulated disk: log files that others write, and the files of the process, which are lost at a power loss as
-//! far as they were not synced.
+//! The disk with the files of the process, which are lost at a power loss as far as they were not synced.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +11,7 @@ use onceline::disk;
 use crate::scenario::{Fault, Trouble};
 use crate::world::{Clock, lock};
 
-pub type Inode = u64;
+type Inode = u64;
 
 #[derive(Clone)]
 pub struct Disk {
@@ -46,8 +45,8 @@ pub struct Open {
 }
 
 impl Disk {
-    pub fn new(seed: u64, faults: Vec<Fault>, logs: usize, clock: Clock) -> Disk {
-        let mut state = State {
+    pub fn new(seed: u64, faults: Vec<Fault>, clock: Clock) -> Disk {
+        let state = State {
             rng: Rng::with_seed(seed ^ 0xd15c_0000),
             faults,
             nodes: BTreeMap::new(),
@@ -57,43 +56,7 @@ impl Disk {
             changed: Vec::new(),
             is_dead: false,
         };
-        for n in 0..logs {
-            let inode = state.node();
-            state.names.insert(log_path(n), inode);
-        }
-        state.lasting = state.names.clone();
         Disk { state: Arc::new(Mutex::new(state)), clock }
-    }
-
-    /// The file that lines of log number `n` are written to now.
-    pub fn log_inode(&self, n: usize) -> Inode {
-        lock(&self.state).names[&log_path(n)]
-    }
-
-    pub fn log_len(&self, inode: Inode) -> u64 {
-        lock(&self.state).nodes[&inode].bytes.len() as u64
-    }
-
-    pub fn append_log(&self, inode: Inode, bytes: &[u8]) {
-        let mut state = lock(&self.state);
-        let Some(node) = state.nodes.get_mut(&inode) else { return };
-        node.bytes.extend_from_slice(bytes);
-        node.synced.extend_from_slice(bytes);
-    }
-
-    pub fn log_paths(&self) -> Vec<PathBuf> {
-        lock(&self.state).names.keys().filter(|path| path.starts_with("/log")).cloned().collect()
-    }
-
-    pub fn inode_of(&self, path: &Path) -> Option<Inode> {
-        lock(&self.state).names.get(path).copied()
-    }
-
-    /// Some of the bytes from `offset` on.
-    pub fn read_log(&self, inode: Inode, offset: u64, bytes_max: usize) -> Vec<u8> {
-        let state = lock(&self.state);
-        let bytes = state.nodes.get(&inode).and_then(|node| node.bytes.get(offset as usize..)).unwrap_or_default();
-        bytes[..bytes.len().min(bytes_max)].to_vec()
     }
 
     /// What would be read of a file after a power loss now, if it is sure.
@@ -155,10 +118,6 @@ impl Disk {
         }
         Ok(())
     }
-}
-
-pub fn log_path(n: usize) -> PathBuf {
-    PathBuf::from(format!("/log/{n}.log"))
 }
 
 impl State {
@@ -249,7 +208,7 @@ impl disk::Disk for Disk {
 impl disk::File for Open {
     fn len(&self) -> io::Result<u64> {
         self.disk.operation("len", 0, false)?;
-        Ok(self.disk.log_len(self.inode))
+        Ok(lock(&self.disk.state).nodes[&self.inode].bytes.len() as u64)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -11,8 +11,9 @@ use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Message, Receipt, Saving,
 use onceline::batch::Source;
 use onceline::codec::Block;
 use onceline::input::budget::Budget;
-use onceline::input::identity::{FileKey, HEAD, Identity, Position, Print, Tail};
-use onceline::input::lines::Cutter;
+use onceline::input::follow::machine::{FileNumber, Hint, Machine, Rules, Told};
+use onceline::input::follow::pattern::Paths;
+use onceline::input::identity::{FileKey, Identity, Mark, Position};
 use onceline::input::{Job, Limits};
 use onceline::output::{self, Config, Phase, Slots};
 use onceline::pipeline::Pipeline;
@@ -23,8 +24,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::check;
-use crate::disk::Inode;
-use crate::saves::{self, Places};
+use crate::logs;
+use crate::saves;
+use crate::scenario::Scenario;
 use crate::world::{Crashed, World, lock};
 
 pub const LETTERS: &str = "/state/dead-letters.ndjson";
@@ -57,7 +59,7 @@ struct Life<'a> {
     /// How often each line was handed over in this life, by its number; how many in all.
     handed: Mutex<(BTreeMap<u64, u64>, u64)>,
     phases: watch::Sender<Phase>,
-    saved: Arc<Mutex<Places>>,
+    dropped: Arc<Mutex<Vec<Position>>>,
     /// Found at the start.
     positions: Vec<Position>,
 }
@@ -73,7 +75,7 @@ pub async fn live(world: &Arc<World>, pipeline: &Pipeline, order: Order) -> Ende
             return Ended::Crashed;
         }
     };
-    check::positions(world, &lock(&watched.saved), "found at a start");
+    check::positions(world, &watched.store.positions(), "found at a start");
     let life = Life {
         world,
         pipeline,
@@ -83,7 +85,7 @@ pub async fn live(world: &Arc<World>, pipeline: &Pipeline, order: Order) -> Ende
         rng: Mutex::new(Rng::with_seed(scenario.seed ^ world.clock.now().as_nanos() as u64)),
         handed: Mutex::default(),
         phases: watch::Sender::new(Phase::Running),
-        saved: watched.saved.clone(),
+        dropped: watched.dropped.clone(),
         positions: watched.store.positions(),
     };
     tokio::select! {
@@ -175,14 +177,9 @@ impl Life<'_> {
         self.phases.send_replace(Phase::Draining);
     }
 
-    /// All lines there are have been read, have their fate, and are covered by saved positions.
     fn is_done(&self) -> bool {
-        let (saved, lines) = (lock(&self.saved), lock(&self.world.lines));
-        let is_read = lines.by_inode.iter().all(|(inode, of)| {
-            let end = of.last().map_or(0, |at| lines.all[*at].end);
-            saved.get(inode).copied().unwrap_or_default() >= end
-        });
-        is_read && lines.all.len() == self.world.scenario.lines
+        let (summary, open) = self.counts();
+        summary.unsettled() == 0 && open == 0 && check::is_done(self.world)
     }
 
     async fn pause(&self, ms_max: u64) {
@@ -190,98 +187,139 @@ impl Life<'_> {
         sleep(Duration::from_millis(ms)).await;
     }
 
-    /// The input: whole lines of every file, each from its position on.
+    /// The input: files that are followed.
     async fn read(&self, slots: Slots, jobs: mpsc::Sender<Job>) -> Result<(), Crashed> {
         let world = self.world;
         let limits =
             Limits { batch_bytes: world.scenario.batch_bytes, line_bytes_max: self.pipeline.limits(0).line_bytes_max };
-        let pool = Pool::default();
-        let mut sources: Vec<Reading> = Vec::new();
-        let mut quiet = 1;
+        let (pool, known) = (Pool::default(), self.positions.clone());
+        let mut machine = Machine::new(world.logs.clone(), rules(&world.scenario), limits, &pool, known);
+        let mut readings = BTreeMap::new();
         while *self.phases.borrow() == Phase::Running {
-            for path in world.disk.log_paths() {
-                let Some(inode) = world.disk.inode_of(&path) else { continue };
-                if !sources.iter().any(|source| source.inode == inode) {
-                    sources.push(self.begin(path, inode, limits, &pool));
-                }
+            world.clock.step("look", 0)?;
+            let mut told = Vec::new();
+            let next = machine.step(world.clock.now(), &self.hints(), &mut |news| {
+                told.push(News::of(news));
+                true
+            });
+            for news in told {
+                self.hear(news, &mut readings, &slots, &jobs).await?;
             }
-            let mut found = false;
-            for source in &mut sources {
-                world.clock.step("read", source.inode)?;
-                let bytes = world.disk.read_log(source.inode, source.cutter.end(), limits.batch_bytes);
-                found |= !bytes.is_empty();
-                source.cutter.buffer.extend_from_slice(&bytes);
-                while let Some(block) = source.cutter.cut(false) {
-                    self.hand_over(source, block, &slots, &jobs).await?;
-                }
+            let wait = next.saturating_sub(world.clock.now());
+            tokio::select! {
+                biased;
+                () = self.stopping() => {}
+                () = sleep(wait) => {}
+                // something is said to have changed
+                () = self.pause(4_000) => {}
             }
-            quiet = if found { 1 } else { (quiet * 2).min(3_000) };
-            self.pause(quiet).await;
         }
         Ok(())
     }
 
-    fn begin(&self, path: PathBuf, inode: Inode, limits: Limits, pool: &Pool) -> Reading {
-        let known = self.positions.iter().find(|position| position.identity.inode == inode);
-        let from = known.map_or(0, |position| position.mark.offset);
-        let before = self.world.disk.read_log(inode, 0, from as usize);
-        let mut tail = Tail::default();
-        tail.push(&before);
-        if known.is_some_and(|position| !position.mark.tail.ends(&before)) {
-            self.world.clock.wrong(format!("the saved tail at {from} of {inode} is not what stands there"));
+    async fn stopping(&self) {
+        let mut phases = self.phases.subscribe();
+        // the sender lives in self
+        let _ = phases.wait_for(|phase| *phase != Phase::Running).await;
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        let mut rng = lock(&self.rng);
+        match rng.u8(..3) {
+            0 => Vec::new(),
+            1 => vec![Hint::Folders],
+            _ => vec![Hint::Path(logs::path(rng.usize(..self.world.scenario.files)))],
         }
-        let partition = self.shared.lock().1.partition(from);
-        let source = Arc::new(Source { name: path.to_string_lossy().into(), head: Arc::default() });
-        let head = Print::head(&self.world.disk.read_log(inode, 0, HEAD));
-        let key = Arc::new(FileKey { path, identity: Identity { device: 1, inode, head } });
-        Reading { inode, partition, number: 0, source, cutter: Cutter::new(limits, pool, from, tail), key }
+    }
+
+    async fn hear(
+        &self,
+        news: News,
+        readings: &mut BTreeMap<FileNumber, Reading>,
+        slots: &Slots,
+        jobs: &mpsc::Sender<Job>,
+    ) -> Result<(), Crashed> {
+        match news {
+            News::Began { file, position, was } => {
+                let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
+                let is_elsewhere = was
+                    .as_ref()
+                    .is_some_and(|was| was.path != position.path || was.identity.inode != position.identity.inode);
+                let ledger = &mut self.shared.lock().1;
+                let partition = match is_elsewhere {
+                    true => ledger.partition_moved((key.clone(), position.mark)),
+                    false => ledger.partition(position.mark.offset),
+                };
+                let was = was.filter(|was| was.identity.inode != position.identity.inode);
+                lock(&self.dropped).extend(was);
+                readings.insert(file, Reading { partition, number: 0, key });
+            }
+            News::Lines { file, block, head, identity, mark } => {
+                let Some(reading) = readings.get_mut(&file) else { return Ok(()) };
+                reading.key = Arc::new(FileKey { path: reading.key.path.clone(), identity });
+                let source = Source { name: reading.key.path.to_string_lossy().into(), head: head.into() };
+                self.hand_over(reading, block, mark, Arc::new(source), slots, jobs).await?;
+            }
+            News::Moved { file, path } => {
+                if let Some(reading) = readings.get_mut(&file) {
+                    reading.key = Arc::new(FileKey { path, identity: reading.key.identity });
+                }
+            }
+            News::Ended => {}
+            News::Forgotten { position } => lock(&self.dropped).push(position),
+        }
+        Ok(())
+    }
+
+    /// Waits until `get` gives something; none if it was given up.
+    async fn wait_for<T>(&self, get: impl Fn() -> Option<T>) -> Option<T> {
+        let mut wait = 1;
+        loop {
+            if let Some(got) = get() {
+                return Some(got);
+            }
+            self.pause(wait).await;
+            if *self.phases.borrow() == Phase::Abandon {
+                return None;
+            }
+            wait = (wait * 2).min(2_000);
+        }
     }
 
     async fn hand_over(
         &self,
-        source: &mut Reading,
+        reading: &mut Reading,
         block: Block,
+        mark: Mark,
+        source: Arc<Source>,
         slots: &Slots,
         jobs: &mpsc::Sender<Job>,
     ) -> Result<(), Crashed> {
-        let mut wait = 1;
-        let permit = loop {
-            match self.budget.try_take(block.bytes.len()) {
-                Some(permit) => break permit,
-                None => self.pause(wait).await,
-            }
-            if *self.phases.borrow() == Phase::Abandon {
-                return Ok(());
-            }
-            wait = (wait * 2).min(2_000);
-        };
-        let slot = loop {
-            match slots.try_take() {
-                Some(slot) => break slot,
-                None => self.pause(wait).await,
-            }
-            if *self.phases.borrow() == Phase::Abandon {
-                return Ok(());
-            }
-            wait = (wait * 2).min(2_000);
-        };
+        let Some(permit) = self.wait_for(|| self.budget.try_take(block.bytes.len())).await else { return Ok(()) };
+        let Some(slot) = self.wait_for(|| slots.try_take()).await else { return Ok(()) };
         self.world.clock.step("hand over", block.bytes.len() as u64)?;
-        let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
-        {
-            let lines = lock(&self.world.lines);
-            let mut handed = lock(&self.handed);
-            for line in lines.of(source.inode).filter(|line| covered.contains(&line.start)) {
-                *handed.0.entry(line.n).or_default() += 1;
-                handed.1 += 1;
-            }
-        }
-        self.shared.lock().1.open(source.partition, source.number, covered);
-        let claim = block.mark.map(|mark| (source.key.clone(), mark));
-        let receipt = Receipt::with_claim(source.partition, source.number, Some(permit), claim);
-        source.number += 1;
-        let job = Job { input: 0, block, source: source.source.clone(), receipt, slot };
-        let _ = jobs.send(job).await;
+        let covered = block.offset..mark.offset;
+        self.note_handed(reading, mark, &covered);
+        self.shared.lock().1.open(reading.partition, reading.number, covered);
+        let claim = Some((reading.key.clone(), mark));
+        let receipt = Receipt::with_claim(reading.partition, reading.number, Some(permit), claim);
+        reading.number += 1;
+        let _ = jobs.send(Job { input: 0, block, source, receipt, slot }).await;
         Ok(())
+    }
+
+    fn note_handed(&self, reading: &Reading, mark: Mark, covered: &std::ops::Range<u64>) {
+        let lines = lock(&self.world.lines);
+        let position = reading.key.at(mark);
+        let mut handed = lock(&self.handed);
+        let Some(text) = self.world.logs.texts_of(&position).into_iter().next() else {
+            let place = format!("{} of {:?}", mark.offset, position.path);
+            return self.world.clock.wrong(format!("what was read up to {place} stands in no text"));
+        };
+        for line in lines.of(text).filter(|line| covered.contains(&line.start)) {
+            *handed.0.entry(line.n).or_default() += 1;
+            handed.1 += 1;
+        }
     }
 
     /// One worker.
@@ -360,11 +398,46 @@ impl Life<'_> {
     }
 }
 
+/// A file that is followed.
 struct Reading {
-    inode: Inode,
     partition: u32,
     number: u64,
-    source: Arc<Source>,
-    cutter: Cutter,
     key: Arc<FileKey>,
+}
+
+/// What the machine told, to be heard after its step.
+enum News {
+    Began { file: FileNumber, position: Position, was: Option<Position> },
+    Lines { file: FileNumber, block: Block, head: Vec<u8>, identity: Identity, mark: Mark },
+    Moved { file: FileNumber, path: PathBuf },
+    Ended,
+    Forgotten { position: Position },
+}
+
+impl News {
+    fn of(told: Told<'_>) -> News {
+        match told {
+            Told::Began { file, position, was } => News::Began { file, position: position.clone(), was: was.cloned() },
+            Told::Lines { file, block, head, identity, mark } => {
+                News::Lines { file, block, head: head.to_vec(), identity, mark }
+            }
+            Told::Moved { file, path } => News::Moved { file, path: path.to_path_buf() },
+            Told::Ended { .. } => News::Ended,
+            Told::Forgotten { position } => News::Forgotten { position: position.clone() },
+        }
+    }
+}
+
+fn rules(scenario: &Scenario) -> Rules {
+    let pattern = "/log/*";
+    Rules {
+        paths: Paths::parse(pattern).into_iter().collect(),
+        patterns: glob::Pattern::new(pattern).into_iter().collect(),
+        exclude: Vec::new(),
+        from_end: false,
+        poll_interval: Duration::from_secs(1),
+        open_files_max: scenario.open_files_max,
+        close_after: Duration::from_secs(30),
+        idle_flush: None,
+    }
 }

@@ -8,6 +8,7 @@ mod check;
 mod disk;
 mod engine;
 mod life;
+mod logs;
 mod run;
 mod saves;
 mod scenario;

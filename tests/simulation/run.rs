@@ -12,6 +12,8 @@ use crate::check;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::life::{Ended, Order, live};
+use crate::logs::Logs;
+use crate::saves;
 use crate::scenario::{End, Scenario};
 use crate::world::{Clock, World, lock};
 use crate::writer;
@@ -75,7 +77,8 @@ pub fn run(seed: u64) -> Outcome {
     runtime.block_on(async {
         let clock = Clock::start();
         let world = Arc::new(World {
-            disk: Disk::new(seed, scenario.faults.clone(), scenario.files, clock.clone()),
+            disk: Disk::new(seed, scenario.faults.clone(), clock.clone()),
+            logs: Logs::new(&scenario, clock.clone()),
             engine: Engine::new(&scenario, clock.clone()),
             lines: Default::default(),
             clock,
@@ -120,6 +123,9 @@ async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
         if end.is_none() || ended == Ended::Stopped && stop.is_none() {
             break;
         }
+    }
+    if let Ok(watched) = saves::load(world, false) {
+        check::places_at_the_end(world, &watched.store.positions());
     }
     check::fates(world);
     check::others_went_on(world, &crashes);

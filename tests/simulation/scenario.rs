@@ -20,6 +20,12 @@ pub struct Scenario {
     pub request_timeout: Duration,
     pub retry_wait_max: Duration,
     pub files: usize,
+    /// Of a hundred lines, before how many something is done to the files: rotated, truncated, deleted, compressed.
+    pub turmoil: u32,
+    /// The file system knows when a file was made.
+    pub has_births: bool,
+    /// How many logs may be open.
+    pub open_files_max: usize,
     pub lines: usize,
     /// Lines are written within this time.
     pub writing: Duration,
@@ -67,6 +73,8 @@ pub enum Trouble {
     Blocked(usize),
     Gone(usize),
     Flooded(usize),
+    /// Of logs.
+    OpenFails,
     /// Of the disk.
     Full,
     WriteFails,
@@ -91,6 +99,7 @@ const TROUBLES: &[Trouble] = &[
     Trouble::Blocked(1),
     Trouble::Gone(2),
     Trouble::Flooded(0),
+    Trouble::OpenFails,
     Trouble::Full,
     Trouble::WriteFails,
 ];
@@ -144,6 +153,9 @@ impl Scenario {
             request_timeout,
             retry_wait_max,
             files: rng.usize(1..4),
+            turmoil: if shape == Shape::Key || rng.u8(..3) == 0 { 0 } else { rng.u32(1..20) },
+            has_births: rng.bool(),
+            open_files_max: rng.usize(1..5),
             lines: 1 << rng.usize(3..9),
             writing,
             faults: (0..count).map(|_| fault(rng, writing)).collect(),

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
+use crate::logs::Logs;
 use crate::scenario::Scenario;
 use crate::writer::Lines;
 
@@ -19,6 +20,7 @@ const STEPS_SHOWN: usize = 60;
 pub struct World {
     pub scenario: Scenario,
     pub disk: Disk,
+    pub logs: Logs,
     pub engine: Engine,
     pub lines: Mutex<Lines>,
     pub clock: Clock,
