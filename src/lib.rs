@@ -63,9 +63,11 @@
 //!    must win, a lane of the ids has one request under way.
 //! 10. Everything has a limit with its unit in the name: lines, batches, bytes in flight, slots, requests, waits.
 //! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
-//! 12. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
+//! 12. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
+//!     `tests/following`.
+//! 13. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 //!
-//! Not yet: positions that are saved, so invariant 5 ends with the process; files that grow; a spool.
+//! Not yet: a spool.
 
 #![warn(
     clippy::unwrap_used,

@@ -60,7 +60,7 @@ enum Command {
     /// Run pipelines until every input ends
     #[command(
         long_about = "Runs the pipelines until every input ends (standard input closed, with --once the files read \
-                      to their ends) or until SIGINT or SIGTERM; then delivers what was read and exits.",
+                      to their ends; without it files are followed) or until SIGINT or SIGTERM; then delivers what was read and exits.",
         after_help = "Examples:\n  \
             cat app.log | onceline run app.toml\n  \
             onceline run --once --progress backfill.toml\n  \
@@ -308,7 +308,7 @@ fn options(args: &PipelineArgs) -> Options {
 }
 
 fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
-    let Some(plans) = load(args, &Options { once: true, ..options(args) })? else { return Ok(WRONG) };
+    let Some(plans) = load(args, &options(args))? else { return Ok(WRONG) };
     let mut out = std::io::stdout().lock();
     for (number, (path, plan)) in plans.iter().enumerate() {
         if number > 0 {

@@ -61,11 +61,13 @@ pub struct Source {
     pub name: Arc<str>,
     /// The first bytes of the source, [`HEAD`] of them once it has so many.
     pub head: Arc<[u8]>,
+    /// Device and inode of a file.
+    pub inode: Option<(u64, u64)>,
 }
 
 impl Default for Source {
     fn default() -> Source {
-        Source { name: "".into(), head: Arc::default() }
+        Source { name: "".into(), head: Arc::default(), inode: None }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `type = "file"`: reads files by path and pattern to their ends, several at a time, each in its order.
+//! `type = "file"` with `--once`: reads files by path and pattern to their ends, several at a time, each in its order.
 //!
 //! ```toml
 //! [[input]]
@@ -22,6 +22,7 @@ use std::sync::Mutex;
 use anyhow::Context;
 
 use super::Intake;
+use super::follow::{self, pattern::leaves_out};
 use super::identity::{FileKey, HEAD, Identity, Position, Print, TAIL, Tail};
 use super::known::{Asked, Found};
 use super::lines::{Bytes, Start};
@@ -33,6 +34,8 @@ pub const READERS_MAX: usize = 4;
 pub struct Config {
     pub paths: Vec<String>,
     pub exclude: Vec<String>,
+    /// How files are followed as they grow; none where they are read to their ends.
+    pub follow: Option<follow::Config>,
 }
 
 impl Config {
@@ -45,7 +48,7 @@ impl Config {
             let before = files.len();
             for path in glob::glob(pattern).with_context(|| format!("`{pattern}`"))? {
                 let path = path.with_context(|| format!("cannot look for `{pattern}`"))?;
-                if exclude.iter().any(|e| e.matches_path(&path)) {
+                if leaves_out(&exclude, &path) {
                     continue;
                 }
                 let meta = std::fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -66,14 +69,20 @@ impl Config {
         Ok(files)
     }
 
-    /// How many bytes there are to read; none if a file is compressed or cannot be looked at.
+    /// How many bytes there are to read; none if a file is compressed or cannot be looked at, or there is no end.
     pub fn bytes(&self) -> Option<u64> {
+        if self.follow.is_some() {
+            return None;
+        }
         self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
-    /// Reads all files. One that cannot be read to its end does not keep the others from it; the first such error
+    /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the first such error
     /// is given back at the end.
     pub fn run(&self, intake: &Intake) -> anyhow::Result<()> {
+        if let Some(config) = &self.follow {
+            return follow::run(self, config, intake);
+        }
         let files = Mutex::new(self.files()?.into_iter());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {

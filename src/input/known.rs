@@ -57,6 +57,11 @@ impl Known {
         Known { positions, ..known }
     }
 
+    /// All that was saved.
+    pub fn positions(&self) -> &[Position] {
+        &self.positions
+    }
+
     /// Looks a file up. `is_in_place` says whether a known file is still at its path.
     pub fn find(&self, asked: &mut Asked<'_>, is_in_place: &dyn Fn(&Position) -> bool) -> io::Result<Found> {
         let own = self.by_inode.get(&(asked.device, asked.inode)).copied();

@@ -7,6 +7,7 @@ pub mod follow;
 pub mod identity;
 pub mod known;
 pub mod lines;
+pub mod location;
 pub mod stdin;
 
 use std::io;
@@ -105,10 +106,29 @@ impl Intake {
         partition: u32,
         file: Option<Arc<FileKey>>,
     ) -> io::Result<()> {
-        let source = Arc::new(Source { name: name.into(), head: start.head.as_slice().into() });
+        let inode = file.as_ref().map(|file| (file.identity.device, file.identity.inode));
+        let source = Arc::new(Source { name: name.into(), head: start.head.as_slice().into(), inode });
         let mut reading = Reading { intake: self, partition, number: 0, source, file };
         let mut take = |block, head: &[u8]| reading.hand_over(block, head);
         lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take)
+    }
+
+    /// Hands over a partition's block of that number, waiting for its place. False once nobody takes blocks any more.
+    fn submit(
+        &self,
+        partition: u32,
+        number: u64,
+        block: Block,
+        source: Arc<Source>,
+        file: Option<Arc<FileKey>>,
+    ) -> bool {
+        let permit = self.budget.take(block.bytes.len());
+        let Some(slot) = self.slots.take() else { return false };
+        let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
+        self.shared.lock().1.open(partition, number, covered);
+        let claim: Option<Claim> = file.zip(block.mark);
+        let receipt = Receipt::with_claim(partition, number, Some(permit), claim);
+        self.jobs.send(Job { input: self.input, block, source, receipt, slot }).is_ok()
     }
 }
 
@@ -116,20 +136,15 @@ impl Reading<'_> {
     /// Hands a block over, waiting for its place. False once nobody takes blocks any more.
     fn hand_over(&mut self, block: Block, head: &[u8]) -> bool {
         self.note_head(head);
-        let permit = self.intake.budget.take(block.bytes.len());
-        let Some(slot) = self.intake.slots.take() else { return false };
-        let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
-        self.intake.shared.lock().1.open(self.partition, self.number, covered);
-        let claim: Option<Claim> = self.file.clone().zip(block.mark);
-        let receipt = Receipt::with_claim(self.partition, self.number, Some(permit), claim);
+        let number = self.number;
         self.number += 1;
-        let job = Job { input: self.intake.input, block, source: self.source.clone(), receipt, slot };
-        self.intake.jobs.send(job).is_ok()
+        self.intake.submit(self.partition, number, block, self.source.clone(), self.file.clone())
     }
 
     fn note_head(&mut self, head: &[u8]) {
         if head.len() > self.source.head.len() {
-            self.source = Arc::new(Source { name: self.source.name.clone(), head: head.into() });
+            let Source { name, inode, .. } = &*self.source;
+            self.source = Arc::new(Source { name: name.clone(), head: head.into(), inode: *inode });
         }
         if let Some(file) = &mut self.file
             && head.len() > usize::from(file.identity.head.bytes)

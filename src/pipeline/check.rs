@@ -6,6 +6,7 @@ use std::path::Path;
 use super::read::Plan;
 use super::{InputKind, Pipeline};
 use crate::config::{bytes_text, duration_words};
+use crate::input::file;
 use crate::output::Config;
 use crate::stamp::Missing;
 use crate::template::Unit;
@@ -43,7 +44,7 @@ pub fn describe(path: &Path, plan: &Plan) -> String {
         let longest = bytes_text(input.line_bytes_max as u64);
         let from = match &input.kind {
             InputKind::Stdin => "standard input until it is closed".to_string(),
-            InputKind::File(config) => format!("the files {} to their ends", config.paths.join(", ")),
+            InputKind::File(config) => file_words(config),
         };
         line("reads", format!("{from}, codec {}, lines up to {longest}", input.codec.name()));
     }
@@ -63,6 +64,17 @@ pub fn describe(path: &Path, plan: &Plan) -> String {
         let _ = writeln!(said, "  warning: {warning}");
     }
     said
+}
+
+fn file_words(config: &file::Config) -> String {
+    let paths = config.paths.join(", ");
+    let Some(follow) = &config.follow else { return format!("the files {paths} to their ends") };
+    let from = if follow.from_end {
+        "from their ends on, if they are there at the first start"
+    } else {
+        "from their beginnings"
+    };
+    format!("the files {paths} {from}, and follows them as they grow")
 }
 
 fn time_words(pipeline: &Pipeline) -> String {

@@ -49,6 +49,7 @@ pub struct Input {
     pub kind: InputKind,
     pub codec: Box<dyn Codec>,
     pub line_bytes_max: usize,
+    pub location: input::location::Location,
 }
 
 pub enum InputKind {
@@ -84,7 +85,9 @@ impl Pipeline {
         batch: &mut Batch,
     ) {
         let clock = self.clock();
-        self.decode(&self.inputs[input], block, source, records, batch);
+        let input = &self.inputs[input];
+        self.decode(input, block, source, records, batch);
+        input.location.apply(batch);
         for step in &self.steps {
             step.apply(batch, &clock);
         }

@@ -11,6 +11,7 @@ use crate::filter::{self, Step};
 use crate::id::Choice;
 use crate::index::{BadName, Route};
 use crate::input;
+use crate::input::location::{self, Location};
 use crate::output;
 use crate::stamp::{Missing, Stamp};
 use crate::template::Template;
@@ -57,11 +58,13 @@ pub fn read(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> (Option<Plan>, Report) {
     let shown = path.display().to_string();
-    config::read(&shown, text, &options.sets, env, |root| plan(root, path, options))
+    let names = |text: &[u8]| memchr::memmem::find(text, location::NAMED.as_bytes()).is_some();
+    let located = names(text) || options.sets.iter().any(|set| names(set.as_bytes()));
+    config::read(&shown, text, &options.sets, env, |root| plan(root, path, options, located))
 }
 
-fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
-    let inputs = inputs(root, options);
+fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Option<Plan> {
+    let inputs = inputs(root, options, located);
     let steps = steps(root);
     let id = root.table_or_empty("id");
     let (rate, size) = (crate::id::odds::EVENTS_PER_SECOND_ASSUMED, crate::id::odds::EVENTS_IN_INDEX_ASSUMED);
@@ -120,7 +123,8 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
     Some(Plan { pipeline, choice, index: name, strict, retention })
 }
 
-fn inputs(root: &Section<'_>, options: &Options) -> Option<Vec<Input>> {
+/// The inputs; events of files say where they begin if the pipeline asks (`located`).
+fn inputs(root: &Section<'_>, options: &Options, located: bool) -> Option<Vec<Input>> {
     let tables = root.tables("input").required()?;
     let mut inputs = Vec::new();
     let mut stdin = 0;
@@ -137,10 +141,12 @@ fn inputs(root: &Section<'_>, options: &Options) -> Option<Vec<Input>> {
             Some(false) => files(&t, options),
             None => None,
         };
+        let stores = matches!(kind, Some(InputKind::File(_))) && t.bool("add_location").or(false);
+        let location = Location::new(located, stores);
         let codec = codec(&t);
         let line_bytes_max = t.bytes("line_bytes_max", HEAD as u64..=256 << 20).or(1 << 20) as usize;
         match (kind, codec) {
-            (Some(kind), Some(codec)) => inputs.push(Some(Input { kind, codec, line_bytes_max })),
+            (Some(kind), Some(codec)) => inputs.push(Some(Input { kind, codec, line_bytes_max, location })),
             (None, _) => {
                 t.skip_rest();
                 inputs.push(None);
@@ -162,15 +168,25 @@ fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
             }
         }
     }
-    if !options.once && !options.explain {
-        let note = "run with `--once` to read the files there are to their ends";
-        t.fail_at("type", "following files as they grow is not built yet", Help::default().note(note));
-    }
+    let follow = follow(t);
     let paths = paths?;
     if paths.is_empty() {
         t.fail_at("paths", "no path is given", ());
     }
-    Some(InputKind::File(input::file::Config { paths, exclude }))
+    let follow = (!options.once).then_some(follow);
+    Some(InputKind::File(input::file::Config { paths, exclude, follow }))
+}
+
+/// How files are followed; looked at with `--once` too, so that a pipeline file is right or wrong in itself.
+fn follow(t: &Section<'_>) -> input::follow::Config {
+    let second = Duration::from_secs(1);
+    input::follow::Config {
+        from_end: t.one_of("read_from", &[("beginning", false), ("end", true)]).or(false),
+        poll_interval: t.duration("poll_interval", Duration::from_millis(10)..=3600 * second).or(second),
+        open_files_max: t.integer("open_files_max", 1..=1_000_000).or(512),
+        close_after: t.duration("close_after", second..).or(300 * second),
+        idle_flush: t.duration("idle_flush", Duration::from_millis(100)..).optional(),
+    }
 }
 
 type BuildCodec = fn(&Section<'_>) -> Option<Box<dyn Codec>>;

@@ -80,7 +80,8 @@ impl Rig {
         let Rig { top, lines, names, saved, kept, .. } = self;
         let mut take = |told: Told<'_>| {
             match told {
-                Told::Began { file, position, was } => {
+                Told::Began { file, position, was, after } => {
+                    assert!(after.is_none_or(|after| after < file), "what is not known yet");
                     kept.retain(|position| Some(position) != was);
                     names.insert(file, position.path.clone());
                     assert!(saved.insert(file, position.clone()).is_none(), "a number used again");
@@ -106,7 +107,7 @@ impl Rig {
                     saved.get_mut(&file).unwrap().path = path.to_path_buf();
                 }
                 Told::Ended { file } => kept.extend(saved.remove(&file)),
-                Told::Forgotten { position } => kept.retain(|kept| kept != position),
+                Told::Forgotten { position, .. } => kept.retain(|kept| kept != position),
             }
             true
         };

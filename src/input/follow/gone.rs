@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use super::disk::{Changed, OpenFile, Stat, read_some};
+use super::machine::FileNumber;
 use crate::input::identity::{HEAD, Position, Print};
 
 /// Device and inode.
@@ -41,12 +42,14 @@ pub struct Gone {
     next: u64,
 }
 
-#[derive(Debug)]
-struct Place {
-    position: Position,
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub position: Position,
     /// When the file was made, as far as that is known.
-    born: Option<Changed>,
-    since: Duration,
+    pub born: Option<Changed>,
+    /// The number by which it was followed; none of a saved place.
+    pub file: Option<FileNumber>,
+    pub since: Duration,
 }
 
 /// So long a place is known whose file is nowhere.
@@ -55,19 +58,19 @@ const KEPT: Duration = Duration::from_secs(30 * 86_400);
 const KEPT_MAX: usize = 20_000;
 
 impl Gone {
-    pub fn insert(&mut self, position: Position, born: Option<Changed>, since: Duration) {
+    pub fn insert(&mut self, place: Place) {
         let number = self.next;
         self.next += 1;
-        let identity = position.identity;
+        let identity = place.position.identity;
         self.by_inode.entry((identity.device, identity.inode)).or_default().insert(number);
         self.by_head.entry(identity.head).or_default().insert(number);
         *self.lengths.entry(identity.head.bytes).or_default() += 1;
-        self.places.insert(number, Place { position, born, since });
+        self.places.insert(number, place);
     }
 
-    pub fn remove(&mut self, number: u64) -> Option<Position> {
-        let Place { position, .. } = self.places.remove(&number)?;
-        let identity = position.identity;
+    pub fn remove(&mut self, number: u64) -> Option<Place> {
+        let place = self.places.remove(&number)?;
+        let identity = place.position.identity;
         let inode = (identity.device, identity.inode);
         if let Some(numbers) = self.by_inode.get_mut(&inode) {
             numbers.remove(&number);
@@ -87,7 +90,7 @@ impl Gone {
                 self.lengths.remove(&identity.head.bytes);
             }
         }
-        Some(position)
+        Some(place)
     }
 
     /// Places of files that had this inode, unless it is known that it was used again.
@@ -110,7 +113,7 @@ impl Gone {
     }
 
     /// Gives up what is known for too long, or too much of it.
-    pub fn forget(&mut self, now: Duration) -> Vec<Position> {
+    pub fn forget(&mut self, now: Duration) -> Vec<Place> {
         let over = self.places.len().saturating_sub(KEPT_MAX);
         let old = self.places.iter().enumerate();
         let old = old.filter(|(at, (_, place))| *at < over || now.saturating_sub(place.since) > KEPT);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::disk::{Changed, Disk, Kind, OpenFile, Stat, read_some};
-use super::gone::{self, Gone, Inode, inode_of};
+use super::gone::{self, Gone, Inode, Place, inode_of};
 use super::packed::{Compression, Text};
 use super::pattern::{Folders, Paths, leaves_out};
 use crate::codec::Block;
@@ -52,16 +52,17 @@ pub type FileNumber = u64;
 /// What the machine has to tell.
 #[derive(Debug)]
 pub enum Told<'a> {
-    /// A file is followed, from `position` on. `was` is the known place that it goes on from.
-    Began { file: FileNumber, position: &'a Position, was: Option<&'a Position> },
+    /// A file is followed, from `position` on. `was` is the known place that it goes on from. Whatever was told of the
+    /// file `after` must be settled before anything of this one is: its place stands on that.
+    Began { file: FileNumber, position: &'a Position, was: Option<&'a Position>, after: Option<FileNumber> },
     /// Whole lines, and what is known of the file once they are settled. `head` is how it begins.
     Lines { file: FileNumber, block: Block, head: &'a [u8], identity: Identity, mark: Mark },
     /// It has another name.
     Moved { file: FileNumber, path: &'a Path },
     /// Nothing more comes of it, though its place stays known.
     Ended { file: FileNumber },
-    /// A place is not kept any longer.
-    Forgotten { position: &'a Position },
+    /// A place is not kept any longer: of a file that ended, or a saved one.
+    Forgotten { file: Option<FileNumber>, position: &'a Position },
 }
 
 /// Who is told. Says whether it goes on; after a no, nothing more is told in this step.
@@ -90,6 +91,8 @@ pub(super) struct Tracked<F> {
     pub form: Form<F>,
     /// It was told that it began.
     pub began: bool,
+    /// The file that was read in its place before; until it begins.
+    pub instead: Option<FileNumber>,
     /// A name leads to it.
     pub named: bool,
     /// The scan that met it last.
@@ -115,6 +118,15 @@ pub(super) struct Open<F> {
     pub head: Vec<u8>,
     /// What stands before the mark.
     pub tail: Tail,
+}
+
+/// What a file was found to be.
+struct Found {
+    /// Where it goes on, and how it begins as far as that.
+    mark: Mark,
+    head: Vec<u8>,
+    was: Option<Position>,
+    after: Option<FileNumber>,
 }
 
 pub struct Machine<D: Disk> {
@@ -144,7 +156,9 @@ impl<D: Disk> Machine<D> {
     /// A machine that goes on from the `known` places.
     pub fn new(disk: D, rules: Rules, limits: Limits, pool: &Pool, known: Vec<Position>) -> Machine<D> {
         let mut gone = Gone::default();
-        known.into_iter().for_each(|position| gone.insert(position, None, Duration::ZERO));
+        for position in known {
+            gone.insert(Place { position, born: None, file: None, since: Duration::ZERO });
+        }
         Machine {
             disk,
             rules,
@@ -344,17 +358,18 @@ impl<D: Disk> Machine<D> {
         for (folder, error) in std::mem::take(&mut folders.failed) {
             self.trouble(&folder, &error);
         }
-        self.folders = folders.listed.keys().cloned().collect();
+        self.folders = std::mem::take(&mut folders.passed).into_iter().collect();
         new.sort_by(|a, b| a.0.cmp(&b.0));
         for (path, stat) in new {
-            if !self.adopt(path, &stat, first, take) {
+            if !self.adopt(path, &stat, first, None, take) {
                 return false;
             }
         }
         if first && !self.look_for_renamed(&mut folders, take) {
             return false;
         }
-        self.gone.forget(self.now).iter().all(|position| take(Told::Forgotten { position }))
+        let forgotten = self.gone.forget(self.now);
+        forgotten.iter().all(|place| take(Told::Forgotten { file: place.file, position: &place.position }))
     }
 
     /// The files that the patterns lead to, each by one of its names: the one it had, or the first.
@@ -454,7 +469,7 @@ impl<D: Disk> Machine<D> {
             let is_it = inode_of(&stat) == (known.identity.device, known.identity.inode)
                 && !self.by_inode.contains_key(&inode_of(&stat))
                 && self.is_proved(path, &known);
-            if is_it && !self.adopt(path.clone(), &stat, false, take) {
+            if is_it && !self.adopt(path.clone(), &stat, false, None, take) {
                 return false;
             }
         }
@@ -485,24 +500,29 @@ impl<D: Disk> Machine<D> {
             let path = file.path.display();
             tracing::warn!(%path, bytes = file.half, "a file ended in a half line, which is left out");
         }
-        self.gone.insert(file.position(), file.born, self.now);
+        self.gone.insert(Place { position: file.position(), born: file.born, file: Some(number), since: self.now });
         take(Told::Ended { file: number })
     }
 
-    /// Begins to follow a file that was not.
-    pub(super) fn adopt(&mut self, path: PathBuf, stat: &Stat, first: bool, take: &mut Take<'_>) -> bool {
-        let recognised = self.disk.open(&path).and_then(|file| {
+    /// Begins to follow a file that was not, or that was another (`instead`) until now.
+    pub(super) fn adopt(
+        &mut self,
+        path: PathBuf,
+        stat: &Stat,
+        first: bool,
+        instead: Option<FileNumber>,
+        take: &mut Take<'_>,
+    ) -> bool {
+        let found = self.disk.open(&path).and_then(|file| {
             // between looking and opening the name may have gone to another file
             if inode_of(&file.stat()?) != inode_of(stat) {
                 return Err(io::ErrorKind::NotFound.into());
             }
-            let packed = Compression::of(&read_some(&file, 0, 4)?).is_some();
-            let found =
-                if packed { (Mark::start(), Vec::new(), None) } else { self.recognise(&file, &path, stat, first)? };
-            Ok((file, packed, found))
+            let is_packed = Compression::of(&read_some(&file, 0, 4)?).is_some();
+            if is_packed { Ok(None) } else { self.recognise(&file, &path, stat, first).map(Some) }
         });
-        let (file, packed, (mark, head, was)) = match recognised {
-            Ok(recognised) => recognised,
+        let found = match found {
+            Ok(found) => found,
             Err(error) => {
                 self.stale |= error.kind() == io::ErrorKind::NotFound;
                 self.trouble(&path, &error);
@@ -510,12 +530,14 @@ impl<D: Disk> Machine<D> {
             }
         };
         self.troubled.remove(&path);
-        let form = if packed { Form::Settling(*stat, self.now) } else { Form::Plain(None) };
-        let number = self.track(path, stat, &head, mark, form);
-        drop(file);
-        if packed {
+        let Some(Found { mark, head, was, after }) = found else {
+            let number = self.track(path, stat, &[], Mark::start(), Form::Settling(*stat, self.now));
+            if let Some(file) = self.files.get_mut(&number) {
+                file.instead = instead;
+            }
             return true;
-        }
+        };
+        let number = self.track(path, stat, &head, mark, Form::Plain(None));
         // what was read to its end before needs no second look
         if was.is_some() && mark.offset == stat.bytes {
             if let Some(file) = self.files.get_mut(&number) {
@@ -524,7 +546,7 @@ impl<D: Disk> Machine<D> {
         } else {
             self.queue(number);
         }
-        self.begin(number, was.as_ref(), take)
+        self.begin(number, was.as_ref(), after.or(instead), take)
     }
 
     /// A file more.
@@ -550,6 +572,7 @@ impl<D: Disk> Machine<D> {
             half: 0,
             form,
             began: false,
+            instead: None,
             named: true,
             seen: self.scans,
             active: self.now,
@@ -562,22 +585,21 @@ impl<D: Disk> Machine<D> {
     }
 
     /// Tells that a file began.
-    pub(super) fn begin(&mut self, number: FileNumber, was: Option<&Position>, take: &mut Take<'_>) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        number: FileNumber,
+        was: Option<&Position>,
+        after: Option<FileNumber>,
+        take: &mut Take<'_>,
+    ) -> bool {
         let Some(file) = self.files.get_mut(&number) else { return true };
         file.began = true;
-        take(Told::Began { file: number, position: &file.position(), was })
+        let after = after.or(file.instead.take());
+        take(Told::Began { file: number, position: &file.position(), was, after })
     }
 
-    /// From where on a file is to be read that is not compressed, how it begins as far as that, and as which known
-    /// one: the rule of recognition.
-    #[expect(clippy::type_complexity, reason = "read at one place")]
-    fn recognise(
-        &mut self,
-        file: &D::File,
-        path: &Path,
-        stat: &Stat,
-        first: bool,
-    ) -> io::Result<(Mark, Vec<u8>, Option<Position>)> {
+    /// From where on a file is to be read that is not compressed, and as which known one: the rule of recognition.
+    fn recognise(&mut self, file: &D::File, path: &Path, stat: &Stat, first: bool) -> io::Result<Found> {
         let beginning = read_some(file, 0, HEAD)?;
         let by_head = self.gone.of_head(&beginning);
         let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| gone::may_have_moved(known, path, stat));
@@ -591,30 +613,33 @@ impl<D: Disk> Machine<D> {
                 }
             }
             if let Some(known) = best.and_then(|(number, _)| self.gone.remove(number)) {
-                let head = beginning[..usize::from(known.identity.head.bytes).min(beginning.len())].to_vec();
-                return Ok((known.mark, head, Some(known)));
+                let Place { position, file: after, .. } = known;
+                let head = beginning[..usize::from(position.identity.head.bytes).min(beginning.len())].to_vec();
+                return Ok(Found { mark: position.mark, head, was: Some(position), after });
             }
         }
-        let offset = match self.copied(file, &beginning, stat) {
-            Some(offset) => offset,
-            None if first && self.rules.from_end => last_line_end(file, stat.bytes, self.limits.line_bytes_max as u64)?,
-            None => 0,
+        let (offset, after) = match self.copied(file, &beginning, stat) {
+            Some((offset, original)) => (offset, Some(original)),
+            None if first && self.rules.from_end => {
+                (last_line_end(file, stat.bytes, self.limits.line_bytes_max as u64)?, None)
+            }
+            None => (0, None),
         };
         let before = read_some(file, offset.saturating_sub(TAIL as u64), offset.min(TAIL as u64) as usize)?;
         let head = beginning[..usize::try_from(offset).unwrap_or(HEAD).min(beginning.len())].to_vec();
-        Ok((Mark { offset, tail: Print::tail(&before) }, head, None))
+        Ok(Found { mark: Mark { offset, tail: Print::tail(&before) }, head, was: None, after })
     }
 
     /// How far a file is a copy of one that is followed, such as the copy of copytruncate: as much as was read
     /// there is not read again.
-    fn copied(&self, file: &D::File, beginning: &[u8], stat: &Stat) -> Option<u64> {
+    fn copied(&self, file: &D::File, beginning: &[u8], stat: &Stat) -> Option<(u64, FileNumber)> {
         if beginning.len() < HEAD {
             return None;
         }
         let head = Print::head(beginning);
-        let originals = self.files.values().filter(|known| known.began && known.identity.head == head);
+        let originals = self.files.iter().filter(|(_, known)| known.began && known.identity.head == head);
         let mut copied = None;
-        for known in originals {
+        for (number, known) in originals {
             let offset = known.mark.offset.min(stat.bytes);
             let from = offset.saturating_sub(TAIL as u64);
             let same = |original: &D::File| {
@@ -627,7 +652,7 @@ impl<D: Disk> Machine<D> {
                 _ => false,
             };
             if is_copy {
-                copied = copied.max(Some(offset));
+                copied = copied.max(Some((offset, *number)));
             }
         }
         copied

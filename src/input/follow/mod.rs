@@ -1,4 +1,15 @@
 //! `type = "file"` without `--once`: files are read as they grow, through rotation, truncation and restarts.
+//!
+//! ```toml
+//! [[input]]
+//! type = "file"
+//! paths = ["/var/log/app/*.log"]
+//! read_from = "end"
+//! codec = "json"
+//! ```
+//!
+//! One thread reads all files: [`machine`] decides, and knows neither clock nor thread; here it gets the time, what
+//! [`watch`] says to have changed, and an [`Intake`] for what it read.
 
 pub mod disk;
 mod gone;
@@ -6,3 +17,158 @@ pub mod machine;
 mod packed;
 pub mod pattern;
 mod turn;
+mod watch;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::identity::{FileKey, Identity, Position};
+use super::{Intake, file};
+use crate::batch::Source;
+use disk::Real;
+use machine::{FileNumber, Machine, Rules, Told};
+use pattern::Paths;
+use watch::Watch;
+
+/// What is said of following beside the paths.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Files that are there at the first start are read from their end on.
+    pub from_end: bool,
+    pub poll_interval: Duration,
+    pub open_files_max: usize,
+    pub close_after: Duration,
+    pub idle_flush: Option<Duration>,
+}
+
+/// Lines that come one by one wait so long for more: a block each would cost more than what is in it.
+const LINGER: Duration = Duration::from_millis(20);
+/// How often is asked whether the program goes down.
+const WATCH: Duration = Duration::from_millis(200);
+
+/// Follows files until the program goes down.
+pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Result<()> {
+    let rules = config.rules(files)?;
+    let known = intake.known.positions().to_vec();
+    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
+    let mut watch = Watch::new();
+    let mut desk = Desk { intake, lanes: Vec::new(), files: HashMap::new() };
+    let began = Instant::now();
+    let mut hints = Vec::new();
+    while intake.is_running() {
+        let stepped = began.elapsed();
+        let next = machine.step(stepped, &hints, &mut |told| desk.hear(told));
+        watch.follow(machine.folders());
+        let wait = next.saturating_sub(began.elapsed()).min(WATCH);
+        if !wait.is_zero() && watch.wait(wait) {
+            std::thread::sleep((stepped + LINGER).saturating_sub(began.elapsed()));
+        }
+        hints = watch.hints();
+    }
+    Ok(())
+}
+
+impl Config {
+    fn rules(&self, files: &file::Config) -> anyhow::Result<Rules> {
+        let absolute = |pattern: &String| {
+            let full = std::path::absolute(pattern)?;
+            anyhow::Ok(full.to_string_lossy().into_owned())
+        };
+        let paths: Vec<String> = files.paths.iter().map(absolute).collect::<Result<_, _>>()?;
+        // a name alone is left out wherever it is
+        let exclude = |pattern: &String| if pattern.contains('/') { absolute(pattern) } else { Ok(pattern.clone()) };
+        let exclude: Vec<String> = files.exclude.iter().map(exclude).collect::<Result<_, _>>()?;
+        Ok(Rules {
+            paths: paths.iter().map(|pattern| Paths::parse(pattern)).collect::<Result<_, _>>()?,
+            patterns: paths.iter().map(|pattern| glob::Pattern::new(pattern)).collect::<Result<_, _>>()?,
+            exclude: exclude.iter().map(|pattern| glob::Pattern::new(pattern)).collect::<Result<_, _>>()?,
+            from_end: self.from_end,
+            poll_interval: self.poll_interval,
+            open_files_max: self.open_files_max,
+            close_after: self.close_after,
+            idle_flush: self.idle_flush,
+        })
+    }
+}
+
+/// Blocks in the order in which they must be settled: those of a file, and of the file that it stands on.
+struct Lane {
+    partition: u32,
+    /// Of the next block.
+    number: u64,
+}
+
+struct Followed {
+    lane: usize,
+    key: Arc<FileKey>,
+    source: Arc<Source>,
+}
+
+/// Hands over what the machine tells.
+struct Desk<'a> {
+    intake: &'a Intake,
+    lanes: Vec<Lane>,
+    files: HashMap<FileNumber, Followed>,
+}
+
+impl Desk<'_> {
+    fn hear(&mut self, told: Told<'_>) -> bool {
+        match told {
+            Told::Began { file, position, was, after } => self.begin(file, position, was, after),
+            Told::Moved { file, path } => {
+                if let Some(followed) = self.files.get_mut(&file) {
+                    let key = FileKey { path: path.to_path_buf(), identity: followed.key.identity };
+                    followed.key = Arc::new(key);
+                    followed.source = Arc::new(source(path, &followed.key.identity, &followed.source.head));
+                }
+            }
+            Told::Lines { file, mut block, head, identity, mark } => {
+                let Some(followed) = self.files.get_mut(&file) else { return true };
+                if identity != followed.key.identity {
+                    followed.key = Arc::new(FileKey { path: followed.key.path.clone(), identity });
+                }
+                if head.len() > followed.source.head.len() {
+                    followed.source = Arc::new(source(&followed.key.path, &identity, head));
+                }
+                let lane = &mut self.lanes[followed.lane];
+                block.mark = Some(mark);
+                let number = lane.number;
+                lane.number += 1;
+                let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
+                return self.intake.submit(lane.partition, number, block, source, key);
+            }
+            // it may turn up again, by another name or compressed
+            Told::Ended { .. } => {}
+            Told::Forgotten { file, .. } => {
+                file.map(|file| self.files.remove(&file));
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, file: FileNumber, position: &Position, was: Option<&Position>, after: Option<FileNumber>) {
+        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
+        let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
+        let lane = lane.unwrap_or_else(|| {
+            // a place that no lines lead to is saved at once: reading that begins at a file's end, or under a new name
+            let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
+            let ledger = &mut self.intake.shared.lock().1;
+            let partition = if is_saved {
+                ledger.partition(position.mark.offset)
+            } else {
+                ledger.partition_moved((key.clone(), position.mark))
+            };
+            self.lanes.push(Lane { partition, number: 0 });
+            self.lanes.len() - 1
+        });
+        let source = Arc::new(source(&position.path, &position.identity, &[]));
+        self.files.insert(file, Followed { lane, key, source });
+    }
+}
+
+fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
+    let inode = Some((identity.device, identity.inode));
+    Source { name: path.to_string_lossy().into(), head: head.into(), inode }
+}

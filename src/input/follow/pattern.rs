@@ -1,7 +1,7 @@
 //! Patterns of paths, looked for on a [`Disk`]: `*`, `?`, `[a-z]` within a name, and `**` for any depth of folders
 //! (symbolic links to folders are not gone through there, since they may lead in circles).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,9 @@ pub fn leaves_out(exclude: &[glob::Pattern], path: &Path) -> bool {
 /// The folders looked into, each once.
 #[derive(Debug, Default)]
 pub struct Folders {
-    pub listed: BTreeMap<PathBuf, Vec<Entry>>,
+    listed: BTreeMap<PathBuf, Vec<Entry>>,
+    /// Folders in which a name matters.
+    pub passed: BTreeSet<PathBuf>,
     /// Folders that could not be looked into, apart from those that are not there.
     pub failed: Vec<(PathBuf, io::Error)>,
 }
@@ -80,9 +82,13 @@ impl Folders {
         let last = rest.is_empty();
         let mut below: Vec<PathBuf> = Vec::new();
         match part {
-            Part::Name(name) if last => found.push(folder.join(name)),
+            Part::Name(name) if last => {
+                self.passed.insert(folder.to_path_buf());
+                found.push(folder.join(name));
+            }
             Part::Name(name) => below.push(folder.join(name)),
             Part::AnyDepth => {
+                self.passed.insert(folder.to_path_buf());
                 self.walk(disk, folder, rest, found);
                 let folders = self.list(disk, folder).iter().filter(|entry| entry.kind == Kind::Folder);
                 let folders: Vec<PathBuf> = folders.map(|entry| folder.join(&entry.name)).collect();
@@ -91,6 +97,7 @@ impl Folders {
                 }
             }
             Part::Pattern(pattern) => {
+                self.passed.insert(folder.to_path_buf());
                 let matches = |entry: &Entry| pattern.matches(&entry.name.to_string_lossy());
                 let wanted = |kind: Kind| kind == Kind::Link || (kind == Kind::Folder) != last;
                 let entries = self.list(disk, folder).iter().filter(|entry| wanted(entry.kind) && matches(entry));

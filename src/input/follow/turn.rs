@@ -28,8 +28,17 @@ enum Got {
     Compressed(Stat),
 }
 
-/// A known place, and its number among those that are gone.
-type Known = (Position, Option<u64>);
+/// A known place, and whose it is.
+type Known = (Position, Origin);
+
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Own,
+    /// Of a file that is gone, by its number among those.
+    Gone(u64),
+    /// Of another file that is followed.
+    Other(FileNumber),
+}
 
 impl<D: Disk> Machine<D> {
     /// Reads some of a file. False once nobody takes anything.
@@ -82,7 +91,7 @@ impl<D: Disk> Machine<D> {
                 file.half = 0;
                 // what was open is surely the same file, though with other bytes
                 let follow = named && (was_open || self.is_wanted(&path));
-                self.lose(number, take) && (!follow || self.adopt(path, &stat, false, take))
+                self.lose(number, take) && (!follow || self.adopt(path, &stat, false, Some(number), take))
             }
             Ok(Got::Compressed(stat)) => {
                 file.form = Form::Settling(stat, now);
@@ -113,9 +122,10 @@ impl<D: Disk> Machine<D> {
         let (stat, text) = match opened() {
             Ok(Some(opened)) => opened,
             Ok(None) => {
-                // it is no compressed file any more
+                // it is not compressed any more
                 let stat = self.disk.stat(&path);
-                return self.lose(number, take) && stat.map_or(true, |stat| self.adopt(path, &stat, false, take));
+                return self.lose(number, take)
+                    && stat.map_or(true, |stat| self.adopt(path, &stat, false, Some(number), take));
             }
             Err(error) => {
                 self.stale |= error.kind() == io::ErrorKind::NotFound;
@@ -123,44 +133,51 @@ impl<D: Disk> Machine<D> {
                 return true;
             }
         };
-        let own = file.began.then(|| file.position());
-        let Some((text, found)) = self.place_in(number, &stat, text) else { return true };
-        let is_own = found.as_ref().is_some_and(|(position, place)| place.is_none() && own.as_ref() == Some(position));
-        let was = found.and_then(|(_, place)| place).and_then(|place| self.gone.remove(place));
+        let began = file.began;
+        let Some((text, known)) = self.place_in(number, &stat, text) else { return true };
+        let (was, after) = match &known {
+            Some((_, Origin::Gone(place))) => {
+                self.gone.remove(*place).map_or((None, None), |place| (Some(place.position), place.file))
+            }
+            Some((_, Origin::Other(other))) => (None, Some(*other)),
+            _ => (None, None),
+        };
+        let is_own = matches!(known, Some((_, Origin::Own)));
         let head = text.beginning[..usize::try_from(text.offset).unwrap_or(HEAD).min(text.beginning.len())].to_vec();
         let identity = Identity { device: inode.0, inode: inode.1, head: Print::head(&head) };
         let mark = Mark { offset: text.offset, tail: text.tail.print() };
         let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
         let form = Form::Packed(Box::new((text, cutter)), stat);
         self.opened += 1;
-        if is_own || own.is_none() {
+        if is_own || !began {
             let Some(file) = self.files.get_mut(&number) else { return true };
             (file.identity, file.mark, file.form) = (identity, mark, form);
             self.queue(number);
-            return is_own || self.begin(number, was.as_ref(), take);
+            return is_own || self.begin(number, was.as_ref(), after, take);
         }
         // another text has its name now
         if !self.lose(number, take) {
             return false;
         }
+        let instead = number;
         let number = self.track(path, &stat, &head, mark, form);
         self.queue(number);
-        self.begin(number, was.as_ref(), take)
+        self.begin(number, was.as_ref(), after.or(Some(instead)), take)
     }
 
     /// The text at the place from where on it is new: behind what was read of it, or of the file it was made of;
-    /// and the known place that is, with its number if it is one of those gone. None if it cannot be read now.
+    /// and the known place that is. None if it cannot be read now.
     fn place_in(&self, number: FileNumber, stat: &Stat, mut text: Text) -> Option<(Text, Option<Known>)> {
         let file = self.files.get(&number)?;
         let inode = file.inode();
         let mut known: Vec<Known> = Vec::new();
         if file.began {
-            known.push((file.position(), None));
+            known.push((file.position(), Origin::Own));
         }
         let gone = self.gone.of_inode(stat).into_iter().chain(self.gone.of_head(&text.beginning));
-        known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Some(place)))));
+        known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Origin::Gone(place)))));
         let others = self.files.iter().filter(|(other, file)| **other != number && file.began);
-        known.extend(others.map(|(_, file)| (file.position(), None)));
+        known.extend(others.map(|(other, file)| (file.position(), Origin::Other(*other))));
         known.retain(|(position, _)| {
             position.identity.head.begins(&text.beginning)
                 && (may_be_packed(position) || (position.identity.device, position.identity.inode) == inode)
