@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Message, Receipt, Saving, Settled, Shared, Summary};
-use onceline::batch::Source;
-use onceline::codec::Block;
+use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Message, Saving, Settled, Shared, Summary};
 use onceline::input::budget::Budget;
-use onceline::input::follow::machine::{FileNumber, Hint, Machine, Rules, Told};
+use onceline::input::follow::Lanes;
+use onceline::input::follow::machine::{Hint, Machine, Rules};
 use onceline::input::follow::pattern::Paths;
-use onceline::input::identity::{FileKey, Identity, Mark, Position};
-use onceline::input::{Job, Limits};
+use onceline::input::identity::Position;
+use onceline::input::{Draft, Job, Limits};
 use onceline::output::{self, Config, Phase, Slots};
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::run::Worker;
@@ -59,7 +58,6 @@ struct Life<'a> {
     /// How often each line was handed over in this life, by its number; how many in all.
     handed: Mutex<(BTreeMap<u64, u64>, u64)>,
     phases: watch::Sender<Phase>,
-    dropped: Arc<Mutex<Vec<Position>>>,
     /// Found at the start.
     positions: Vec<Position>,
 }
@@ -85,7 +83,6 @@ pub async fn live(world: &Arc<World>, pipeline: &Pipeline, order: Order) -> Ende
         rng: Mutex::new(Rng::with_seed(scenario.seed ^ world.clock.now().as_nanos() as u64)),
         handed: Mutex::default(),
         phases: watch::Sender::new(Phase::Running),
-        dropped: watched.dropped.clone(),
         positions: watched.store.positions(),
     };
     tokio::select! {
@@ -194,16 +191,16 @@ impl Life<'_> {
             Limits { batch_bytes: world.scenario.batch_bytes, line_bytes_max: self.pipeline.limits(0).line_bytes_max };
         let (pool, known) = (Pool::default(), self.positions.clone());
         let mut machine = Machine::new(world.logs.clone(), rules(&world.scenario), limits, &pool, known);
-        let mut readings = BTreeMap::new();
+        let mut lanes = Lanes::default();
         while *self.phases.borrow() == Phase::Running {
             world.clock.step("look", 0)?;
-            let mut told = Vec::new();
-            let next = machine.step(world.clock.now(), &self.hints(), &mut |news| {
-                told.push(News::of(news));
+            let mut drafts = Vec::new();
+            let next = machine.step(world.clock.now(), &self.hints(), &mut |told| {
+                drafts.extend(lanes.hear(told, &self.shared));
                 true
             });
-            for news in told {
-                self.hear(news, &mut readings, &slots, &jobs).await?;
+            for draft in drafts {
+                self.submit(draft, &slots, &jobs).await?;
             }
             let wait = next.saturating_sub(world.clock.now());
             tokio::select! {
@@ -232,45 +229,6 @@ impl Life<'_> {
         }
     }
 
-    async fn hear(
-        &self,
-        news: News,
-        readings: &mut BTreeMap<FileNumber, Reading>,
-        slots: &Slots,
-        jobs: &mpsc::Sender<Job>,
-    ) -> Result<(), Crashed> {
-        match news {
-            News::Began { file, position, was } => {
-                let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
-                let is_elsewhere = was
-                    .as_ref()
-                    .is_some_and(|was| was.path != position.path || was.identity.inode != position.identity.inode);
-                let ledger = &mut self.shared.lock().1;
-                let partition = match is_elsewhere {
-                    true => ledger.partition_moved((key.clone(), position.mark)),
-                    false => ledger.partition(position.mark.offset),
-                };
-                let was = was.filter(|was| was.identity.inode != position.identity.inode);
-                lock(&self.dropped).extend(was);
-                readings.insert(file, Reading { partition, number: 0, key });
-            }
-            News::Lines { file, block, head, identity, mark } => {
-                let Some(reading) = readings.get_mut(&file) else { return Ok(()) };
-                reading.key = Arc::new(FileKey { path: reading.key.path.clone(), identity });
-                let source = Source { name: reading.key.path.to_string_lossy().into(), head: head.into() };
-                self.hand_over(reading, block, mark, Arc::new(source), slots, jobs).await?;
-            }
-            News::Moved { file, path } => {
-                if let Some(reading) = readings.get_mut(&file) {
-                    reading.key = Arc::new(FileKey { path, identity: reading.key.identity });
-                }
-            }
-            News::Ended => {}
-            News::Forgotten { position } => lock(&self.dropped).push(position),
-        }
-        Ok(())
-    }
-
     /// Waits until `get` gives something; none if it was given up.
     async fn wait_for<T>(&self, get: impl Fn() -> Option<T>) -> Option<T> {
         let mut wait = 1;
@@ -286,36 +244,26 @@ impl Life<'_> {
         }
     }
 
-    async fn hand_over(
-        &self,
-        reading: &mut Reading,
-        block: Block,
-        mark: Mark,
-        source: Arc<Source>,
-        slots: &Slots,
-        jobs: &mpsc::Sender<Job>,
-    ) -> Result<(), Crashed> {
-        let Some(permit) = self.wait_for(|| self.budget.try_take(block.bytes.len())).await else { return Ok(()) };
+    async fn submit(&self, draft: Draft, slots: &Slots, jobs: &mpsc::Sender<Job>) -> Result<(), Crashed> {
+        let bytes = draft.block.bytes.len();
+        let Some(permit) = self.wait_for(|| self.budget.try_take(bytes)).await else { return Ok(()) };
         let Some(slot) = self.wait_for(|| slots.try_take()).await else { return Ok(()) };
-        self.world.clock.step("hand over", block.bytes.len() as u64)?;
-        let covered = block.offset..mark.offset;
-        self.note_handed(reading, mark, &covered);
-        self.shared.lock().1.open(reading.partition, reading.number, covered);
-        let claim = Some((reading.key.clone(), mark));
-        let receipt = Receipt::with_claim(reading.partition, reading.number, Some(permit), claim);
-        reading.number += 1;
-        let _ = jobs.send(Job { input: 0, block, source, receipt, slot }).await;
+        self.world.clock.step("hand over", bytes as u64)?;
+        self.note_handed(&draft);
+        let _ = jobs.send(draft.job(0, permit, slot, &self.shared)).await;
         Ok(())
     }
 
-    fn note_handed(&self, reading: &Reading, mark: Mark, covered: &std::ops::Range<u64>) {
+    fn note_handed(&self, draft: &Draft) {
+        let Some((file, mark)) = draft.file.as_ref().zip(draft.block.mark) else { return };
+        let position = file.at(mark);
         let lines = lock(&self.world.lines);
-        let position = reading.key.at(mark);
         let mut handed = lock(&self.handed);
         let Some(text) = self.world.logs.texts_of(&position).into_iter().next() else {
             let place = format!("{} of {:?}", mark.offset, position.path);
             return self.world.clock.wrong(format!("what was read up to {place} stands in no text"));
         };
+        let covered = draft.block.offset..mark.offset;
         for line in lines.of(text).filter(|line| covered.contains(&line.start)) {
             *handed.0.entry(line.n).or_default() += 1;
             handed.1 += 1;
@@ -395,36 +343,6 @@ impl Life<'_> {
         self.world.clock.step("counted", group.len() as u64)?;
         check::counts(self.world, &self.counts().0);
         Ok(())
-    }
-}
-
-/// A file that is followed.
-struct Reading {
-    partition: u32,
-    number: u64,
-    key: Arc<FileKey>,
-}
-
-/// What the machine told, to be heard after its step.
-enum News {
-    Began { file: FileNumber, position: Position, was: Option<Position> },
-    Lines { file: FileNumber, block: Block, head: Vec<u8>, identity: Identity, mark: Mark },
-    Moved { file: FileNumber, path: PathBuf },
-    Ended,
-    Forgotten { position: Position },
-}
-
-impl News {
-    fn of(told: Told<'_>) -> News {
-        match told {
-            Told::Began { file, position, was } => News::Began { file, position: position.clone(), was: was.cloned() },
-            Told::Lines { file, block, head, identity, mark } => {
-                News::Lines { file, block, head: head.to_vec(), identity, mark }
-            }
-            Told::Moved { file, path } => News::Moved { file, path: path.to_path_buf() },
-            Told::Ended { .. } => News::Ended,
-            Told::Forgotten { position } => News::Forgotten { position: position.clone() },
-        }
     }
 }
 

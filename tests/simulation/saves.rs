@@ -1,14 +1,14 @@
 //! Saved positions as the pipeline saves them, looked at on their way to the disk.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use onceline::ack::positions::{Save, Store};
 use onceline::input::identity::Position;
 
 use crate::check;
 use crate::disk::Disk;
-use crate::world::{World, lock};
+use crate::world::World;
 
 pub const STATE: &str = "/state";
 
@@ -16,8 +16,6 @@ pub const STATE: &str = "/state";
 pub struct Watched {
     pub store: Store<Disk>,
     pub world: Arc<World>,
-    /// Known places that are not to be saved any longer.
-    pub dropped: Arc<Mutex<Vec<Position>>>,
 }
 
 pub fn load(world: &Arc<World>, from_start: bool) -> anyhow::Result<Watched> {
@@ -25,7 +23,7 @@ pub fn load(world: &Arc<World>, from_start: bool) -> anyhow::Result<Watched> {
         true => Store::empty_on(world.disk.clone(), Path::new(STATE)),
         false => Store::load_from(world.disk.clone(), Path::new(STATE))?,
     };
-    Ok(Watched { store, world: world.clone(), dropped: Arc::default() })
+    Ok(Watched { store, world: world.clone() })
 }
 
 impl Save for Watched {
@@ -36,8 +34,6 @@ impl Save for Watched {
             wanted.push(position.clone());
         }
         check::positions(&self.world, &wanted, "about to be saved");
-        let dropped = std::mem::take(&mut *lock(&self.dropped));
-        self.store.retain(|position| !dropped.contains(position));
         let done = self.store.save(moved);
         if done.is_err() {
             self.world.clock.note("positions not saved", 0);

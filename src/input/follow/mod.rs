@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::identity::{FileKey, Identity, Position};
-use super::{Intake, file};
+use super::{Draft, Intake, file};
+use crate::ack::Shared;
 use crate::batch::Source;
 use disk::Real;
 use machine::{FileNumber, Machine, Rules, Told};
@@ -54,12 +55,15 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
     let known = intake.known.positions().to_vec();
     let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let mut watch = Watch::new();
-    let mut desk = Desk { intake, lanes: Vec::new(), files: HashMap::new() };
+    let mut lanes = Lanes::default();
     let began = Instant::now();
     let mut hints = Vec::new();
     while intake.is_running() {
         let stepped = began.elapsed();
-        let next = machine.step(stepped, &hints, &mut |told| desk.hear(told));
+        let next = machine.step(stepped, &hints, &mut |told| {
+            let draft = lanes.hear(told, &intake.shared);
+            draft.is_none_or(|draft| intake.submit(draft))
+        });
         watch.follow(machine.folders());
         let wait = next.saturating_sub(began.elapsed()).min(WATCH);
         if !wait.is_zero() && watch.wait(wait) {
@@ -106,17 +110,18 @@ struct Followed {
     source: Arc<Source>,
 }
 
-/// Hands over what the machine tells.
-struct Desk<'a> {
-    intake: &'a Intake,
+/// Makes blocks of what the machine tells, each with its place in the ledger.
+#[derive(Default)]
+pub struct Lanes {
     lanes: Vec<Lane>,
     files: HashMap<FileNumber, Followed>,
 }
 
-impl Desk<'_> {
-    fn hear(&mut self, told: Told<'_>) -> bool {
+impl Lanes {
+    /// What is to be submitted, if anything.
+    pub fn hear(&mut self, told: Told<'_>, shared: &Shared) -> Option<Draft> {
         match told {
-            Told::Began { file, position, was, after } => self.begin(file, position, was, after),
+            Told::Began { file, position, was, after } => self.begin(file, position, was, after, shared),
             Told::Moved { file, path } => {
                 if let Some(followed) = self.files.get_mut(&file) {
                     let key = FileKey { path: path.to_path_buf(), identity: followed.key.identity };
@@ -125,7 +130,7 @@ impl Desk<'_> {
                 }
             }
             Told::Lines { file, mut block, head, identity, mark } => {
-                let Some(followed) = self.files.get_mut(&file) else { return true };
+                let followed = self.files.get_mut(&file)?;
                 if identity != followed.key.identity {
                     followed.key = Arc::new(FileKey { path: followed.key.path.clone(), identity });
                 }
@@ -136,8 +141,8 @@ impl Desk<'_> {
                 block.mark = Some(mark);
                 let number = lane.number;
                 lane.number += 1;
-                let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
-                return self.intake.submit(lane.partition, number, block, source, key);
+                let (source, file) = (followed.source.clone(), Some(followed.key.clone()));
+                return Some(Draft { partition: lane.partition, number, block, source, file });
             }
             // it may turn up again, by another name or compressed
             Told::Ended { .. } => {}
@@ -145,16 +150,23 @@ impl Desk<'_> {
                 file.map(|file| self.files.remove(&file));
             }
         }
-        true
+        None
     }
 
-    fn begin(&mut self, file: FileNumber, position: &Position, was: Option<&Position>, after: Option<FileNumber>) {
+    fn begin(
+        &mut self,
+        file: FileNumber,
+        position: &Position,
+        was: Option<&Position>,
+        after: Option<FileNumber>,
+        shared: &Shared,
+    ) {
         let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
         let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
         let lane = lane.unwrap_or_else(|| {
             // a place that no lines lead to is saved at once: reading that begins at a file's end, or under a new name
             let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-            let ledger = &mut self.intake.shared.lock().1;
+            let ledger = &mut shared.lock().1;
             let partition = if is_saved {
                 ledger.partition(position.mark.offset)
             } else {
