@@ -1,6 +1,6 @@
 //! Which batches of a partition are settled, and so how far its position may move: over settled ground only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +17,10 @@ pub struct Ledger {
     partitions: Vec<Partition>,
     /// Partitions whose position moved since it was last taken to be saved.
     moved: BTreeSet<u32>,
+    /// How many files were numbered.
+    files: u64,
+    /// Of each device and inode, the number of the last file whose position was taken.
+    newest: HashMap<(u64, u64), u64>,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +58,19 @@ impl Ledger {
             last.claim = Some(claim);
         }
         partition
+    }
+
+    /// The number of a file that begins.
+    pub fn number_file(&mut self) -> u64 {
+        self.files += 1;
+        self.files
+    }
+
+    /// A batch without events: once all before it is settled, so is its claim.
+    pub fn claim(&mut self, partition: u32, number: u64, claim: Claim) {
+        let offset = claim.1.offset;
+        self.open(partition, number, offset..offset);
+        self.settle(partition, number, Some(claim));
     }
 
     /// A batch was read. Batches of a partition are opened in the order of their numbers.
@@ -102,7 +119,25 @@ impl Ledger {
     /// The positions that moved since this was last asked.
     pub fn take_moved(&mut self) -> Vec<Position> {
         let moved = std::mem::take(&mut self.moved);
-        moved.into_iter().filter_map(|partition| self.position(partition)).collect()
+        self.positions(moved, None)
+    }
+
+    /// Positions of these partitions, and of a claim. Of a file that lost its inode to another, as when it was
+    /// truncated, none are given any more once the other has one: it would stand for the other's.
+    fn positions(&mut self, moved: BTreeSet<u32>, next: Option<Claim>) -> Vec<Position> {
+        let claim = |partition: &u32| self.partitions.get(*partition as usize)?.claim.clone();
+        let mut claims: Vec<Claim> = moved.iter().filter_map(claim).chain(next).collect();
+        claims.sort_by_key(|(file, _)| file.number);
+        let mut positions: Vec<Position> = Vec::with_capacity(claims.len());
+        for (file, mark) in claims.iter().rev() {
+            let inode = (file.identity.device, file.identity.inode);
+            let newest = self.newest.entry(inode).or_default();
+            if *newest <= file.number {
+                *newest = file.number;
+                positions.push(file.at(*mark));
+            }
+        }
+        positions
     }
 
     /// The same, as it will be once batch `number` is settled too. The caller makes it so, or saves nothing.
@@ -114,9 +149,9 @@ impl Ledger {
         {
             part.given = Some(number);
             moved.remove(&partition);
-            next = Some(claim.0.at(claim.1));
+            next = Some(claim.clone());
         }
-        moved.into_iter().filter_map(|partition| self.position(partition)).chain(next).collect()
+        self.positions(moved, next)
     }
 
     /// Bytes of all partitions before which all is settled.
@@ -138,7 +173,7 @@ mod tests {
 
     fn file(inode: u64) -> Arc<FileKey> {
         let identity = Identity { device: 1, inode, head: Print::head(b"") };
-        Arc::new(FileKey { path: format!("/{inode}").into(), identity })
+        Arc::new(FileKey { path: format!("/{inode}").into(), identity, number: inode })
     }
 
     fn mark(offset: u64) -> Mark {

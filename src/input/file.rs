@@ -134,7 +134,7 @@ fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
     };
     // it was there a moment ago; cut short since, it ends here, and is found replaced the next time
     let Some(tail) = text.go_to(offset).with_context(failed)? else { return Ok(()) };
-    let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) } };
+    let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) }, number: 0 };
     let start = Start { offset, head, tail };
     intake.read_file(&mut text.bytes(), start, &shown.to_string(), file, has_moved).with_context(failed)
 }

@@ -162,7 +162,7 @@ impl Reading<'_> {
             && head.len() > usize::from(file.identity.head.bytes)
         {
             let identity = Identity { head: Print::head(head), ..file.identity };
-            *file = Arc::new(FileKey { path: file.path.clone(), identity });
+            *file = Arc::new(FileKey { path: file.path.clone(), identity, number: file.number });
         }
     }
 }

@@ -199,7 +199,8 @@ pub fn places_at_the_end(world: &World, positions: &[Position]) {
         let end = lines.of(text).last().map_or(0, |line| line.end);
         let place = positions.iter().filter(|position| position.identity.inode == inode);
         let place = place.map(|position| position.mark.offset).max().unwrap_or_default();
-        if place != end {
+        // a file without lines has nothing to claim
+        if place != end && end > 0 {
             world.clock.wrong(format!("all is done, but the position of {text:?} is {place}, not {end}"));
         }
     }

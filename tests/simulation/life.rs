@@ -160,8 +160,12 @@ impl Life<'_> {
         let calm = scenario.calm().max(now) - now;
         sleep(calm).await;
         let done = async {
-            while !self.is_done() {
-                sleep(Duration::from_secs(1)).await;
+            // the second time after all files were looked at once more
+            for again in [Duration::ZERO, Duration::from_secs(20)] {
+                sleep(again).await;
+                while !self.is_done() {
+                    sleep(Duration::from_secs(1)).await;
+                }
             }
         };
         if timeout(scenario.patience(), done).await.is_err() {

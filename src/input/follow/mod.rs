@@ -124,7 +124,8 @@ impl Lanes {
             Told::Began { file, position, was, after } => self.begin(file, position, was, after, shared),
             Told::Moved { file, path } => {
                 if let Some(followed) = self.files.get_mut(&file) {
-                    let key = FileKey { path: path.to_path_buf(), identity: followed.key.identity };
+                    let FileKey { identity, number, .. } = *followed.key;
+                    let key = FileKey { path: path.to_path_buf(), identity, number };
                     followed.key = Arc::new(key);
                     followed.source = Arc::new(source(path, &followed.key.identity, &followed.source.head));
                 }
@@ -132,7 +133,8 @@ impl Lanes {
             Told::Lines { file, mut block, head, identity, mark } => {
                 let followed = self.files.get_mut(&file)?;
                 if identity != followed.key.identity {
-                    followed.key = Arc::new(FileKey { path: followed.key.path.clone(), identity });
+                    let FileKey { path, number, .. } = &*followed.key;
+                    followed.key = Arc::new(FileKey { path: path.clone(), identity, number: *number });
                 }
                 if head.len() > followed.source.head.len() {
                     followed.source = Arc::new(source(&followed.key.path, &identity, head));
@@ -161,20 +163,30 @@ impl Lanes {
         after: Option<FileNumber>,
         shared: &Shared,
     ) {
-        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
-        let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
-        let lane = lane.unwrap_or_else(|| {
-            // a place that no lines lead to is saved at once: reading that begins at a file's end, or under a new name
-            let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-            let ledger = &mut shared.lock().1;
-            let partition = if is_saved {
-                ledger.partition(position.mark.offset)
-            } else {
-                ledger.partition_moved((key.clone(), position.mark))
-            };
-            self.lanes.push(Lane { partition, number: 0 });
-            self.lanes.len() - 1
-        });
+        let ledger = &mut shared.lock().1;
+        let number = ledger.number_file();
+        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity, number });
+        let lane = match after.and_then(|after| self.files.get(&after)).map(|before| before.lane) {
+            Some(lane) => {
+                // the place is saved under its new name once all before it is settled
+                let Lane { partition, number } = &mut self.lanes[lane];
+                ledger.claim(*partition, *number, (key.clone(), position.mark));
+                *number += 1;
+                lane
+            }
+            None => {
+                // a place that no lines lead to is saved at once: reading that begins at a file's end, or under a new
+                // name
+                let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
+                let partition = if is_saved {
+                    ledger.partition(position.mark.offset)
+                } else {
+                    ledger.partition_moved((key.clone(), position.mark))
+                };
+                self.lanes.push(Lane { partition, number: 0 });
+                self.lanes.len() - 1
+            }
+        };
         let source = Arc::new(source(&position.path, &position.identity, &[]));
         self.files.insert(file, Followed { lane, key, source });
     }
