@@ -201,7 +201,12 @@ pub fn places_at_the_end(world: &World, positions: &[Position]) {
         let place = place.map(|position| position.mark.offset).max().unwrap_or_default();
         // a file without lines has nothing to claim
         if place != end && end > 0 {
-            world.clock.wrong(format!("all is done, but the position of {text:?} is {place}, not {end}"));
+            let known: Vec<String> =
+                positions.iter().map(|p| format!("{:?} {} at {}", p.path, p.identity.inode, p.mark.offset)).collect();
+            let known = known.join(", ");
+            world.clock.wrong(format!(
+                "all is done, but the position of {text:?} with inode {inode} is {place}, not {end}: {known}"
+            ));
         }
     }
 }

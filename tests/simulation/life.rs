@@ -200,6 +200,10 @@ impl Life<'_> {
             world.clock.step("look", 0)?;
             let mut drafts = Vec::new();
             let next = machine.step(world.clock.now(), &self.hints(), &mut |told| {
+                if world.clock.is_traced() {
+                    let told = format!("{told:?}");
+                    eprintln!("           {}", &told[..told.len().min(600)]);
+                }
                 drafts.extend(lanes.hear(told, &self.shared));
                 true
             });

@@ -73,9 +73,14 @@ impl Clock {
         if state.last.len() > STEPS_SHOWN {
             state.last.pop_front();
         }
-        if std::env::var_os("ONCELINE_TRACE").is_some() {
+        if self.is_traced() {
             eprintln!("{:10.3} {what} {detail}", now.as_secs_f64());
         }
+    }
+
+    /// Every step is printed.
+    pub fn is_traced(&self) -> bool {
+        std::env::var_os("ONCELINE_TRACE").is_some()
     }
 
     /// A step of the process: where it may end.
