@@ -216,7 +216,7 @@ impl Life<'_> {
                 () = self.stopping() => {}
                 () = sleep(wait) => {}
                 // something is said to have changed
-                () = self.pause(4_000) => {}
+                () = self.pause(20_000) => {}
             }
         }
         Ok(())
@@ -361,7 +361,7 @@ fn rules(scenario: &Scenario) -> Rules {
         patterns: glob::Pattern::new(pattern).into_iter().collect(),
         exclude: Vec::new(),
         from_end: false,
-        poll_interval: Duration::from_secs(1),
+        poll_interval: scenario.poll_interval,
         open_files_max: scenario.open_files_max,
         close_after: Duration::from_secs(30),
         idle_flush: None,

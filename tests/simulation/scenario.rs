@@ -26,6 +26,7 @@ pub struct Scenario {
     pub has_births: bool,
     /// How many logs may be open.
     pub open_files_max: usize,
+    pub poll_interval: Duration,
     pub lines: usize,
     /// Lines are written within this time.
     pub writing: Duration,
@@ -138,7 +139,7 @@ impl Scenario {
             _ => Shape::Key,
         };
         let writing = Duration::from_millis(rng.u64(1_000..200_000));
-        let retry_wait_max = Duration::from_millis(rng.u64(300..20_000));
+        let retry_wait_max = Duration::from_millis(rng.u64(2_000..20_000));
         let request_timeout = Duration::from_millis(rng.u64(500..8_000));
         let count = if rng.u8(..8) == 0 { 0 } else { rng.usize(1..9) };
         let ends = if rng.u8(..6) == 0 { 0 } else { rng.usize(1..8) };
@@ -156,7 +157,8 @@ impl Scenario {
             turmoil: if shape == Shape::Key || rng.u8(..3) == 0 { 0 } else { rng.u32(1..20) },
             has_births: rng.bool(),
             open_files_max: rng.usize(1..5),
-            lines: 1 << rng.usize(3..9),
+            poll_interval: Duration::from_secs(rng.u64(1..6)),
+            lines: if rng.u8(..8) == 0 { 256 } else { 1 << rng.usize(3..8) },
             writing,
             faults: (0..count).map(|_| fault(rng, writing)).collect(),
             ends: (0..ends).map(|_| end(rng, writing)).collect(),
