@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use onceline::ack::Summary;
 use serde_json::Value;
@@ -223,18 +224,20 @@ pub fn replay(world: &World, before: &BTreeMap<(String, String), Doc>) {
 }
 
 /// While one index took nothing and nothing else was wrong, lines of the others became documents.
-pub fn others_went_on(world: &World, crashes: &[std::time::Duration]) {
+pub fn others_went_on(world: &World, crashes: &[Duration]) -> u64 {
     let scenario = &world.scenario;
     let stored = world.engine.stored();
     let lines = lock(&world.lines);
     if scenario.bytes_in_flight_max < 1 << 20 {
-        return;
+        return 0;
     }
-    let settle = scenario.retry_wait_max * 8 + scenario.request_timeout * 4 + std::time::Duration::from_secs(20);
+    let mut count = 0;
+    // as long as files may take to be looked at, and some more
+    let settle = Duration::from_secs(45);
     for fault in scenario.faults.iter().filter(|fault| fault.kind.is_of_index()) {
         let time = &fault.time;
-        let meets = |other: &std::ops::Range<std::time::Duration>| {
-            other.start < time.end && time.start < other.end + settle && other != time
+        let meets = |other: &std::ops::Range<Duration>| {
+            other.start < time.end && time.start < other.end + scenario.patience() && other != time
         };
         let is_alone = !scenario.faults.iter().any(|other| meets(&other.time));
         if !is_alone || crashes.iter().any(|at| time.contains(at)) {
@@ -246,13 +249,16 @@ pub fn others_went_on(world: &World, crashes: &[std::time::Duration]) {
         });
         for line in &lines.all {
             let is_due = line.written >= time.start && line.written + settle < time.end;
+            let is_due = is_due && !lines.lost.contains(&line.n);
             if is_due && line.kind == Kind::Good && Some(line.app) != app && scenario.shape != Shape::Key {
+                count += 1;
                 let at = stored.get(&line.n);
                 if at.is_none_or(|at| *at > line.written + settle) {
                     world.clock.wrong(format!("line {} waited for an index that is not its own: {at:?}", line.n));
-                    return;
+                    return count;
                 }
             }
         }
     }
+    count
 }

@@ -34,6 +34,8 @@ pub struct Counts {
     pub requests: u64,
     pub crashes: u64,
     pub stops: u64,
+    /// Lines of other indices written while one took nothing.
+    pub unhindered: u64,
     pub hours: f64,
 }
 
@@ -44,13 +46,15 @@ impl Counts {
         self.requests += other.requests;
         self.crashes += other.crashes;
         self.stops += other.stops;
+        self.unhindered += other.unhindered;
         self.hours += other.hours;
     }
 
     pub fn words(&self) -> String {
-        let Counts { lines, documents, requests, crashes, stops, hours } = self;
+        let Counts { lines, documents, requests, crashes, stops, unhindered, hours } = self;
         format!(
             "{lines} lines, {documents} documents, {requests} requests, {crashes} crashes, {stops} stops, \
+             {unhindered} lines not hindered by another index in trouble, \
              {hours:.1} simulated hours"
         )
     }
@@ -128,7 +132,7 @@ async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
         check::places_at_the_end(world, &watched.store.positions());
     }
     check::fates(world);
-    check::others_went_on(world, &crashes);
+    counts.unhindered = check::others_went_on(world, &crashes);
     let before = world.engine.docs();
     world.clock.begin(None);
     live(world, pipeline, Order { stop: None, kill_after: None, from_start: true }).await;

@@ -143,7 +143,7 @@ impl Scenario {
         let request_timeout = Duration::from_millis(rng.u64(500..8_000));
         let count = if rng.u8(..8) == 0 { 0 } else { rng.usize(1..9) };
         let ends = if rng.u8(..6) == 0 { 0 } else { rng.usize(1..8) };
-        Scenario {
+        let scenario = Scenario {
             seed,
             shape,
             pipeline: pipeline(rng, shape, request_timeout, retry_wait_max),
@@ -162,7 +162,19 @@ impl Scenario {
             writing,
             faults: (0..count).map(|_| fault(rng, writing)).collect(),
             ends: (0..ends).map(|_| end(rng, writing)).collect(),
+        };
+        match rng.u8(..12) {
+            0 => scenario.with_one_index_in_trouble(rng),
+            _ => scenario,
         }
+    }
+
+    /// Nothing else is wrong: what is of other indices must go on.
+    fn with_one_index_in_trouble(self, rng: &mut Rng) -> Scenario {
+        let kinds = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2), Trouble::Flooded(0)];
+        let time = Duration::ZERO..self.writing + Duration::from_secs(100);
+        let fault = Fault { time, kind: kinds[rng.usize(..kinds.len())], share: 1.0 };
+        Scenario { faults: vec![fault], ends: Vec::new(), bytes_in_flight_max: 64 << 20, ..self }
     }
 
     /// When the last fault and the last line are past.
