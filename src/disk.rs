@@ -30,7 +30,7 @@ pub trait Disk {
 }
 
 pub trait File {
-    fn len(&self) -> io::Result<u64>;
+    fn bytes(&self) -> io::Result<u64>;
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
 
@@ -86,7 +86,7 @@ impl Disk for Real {
 }
 
 impl File for RealFile {
-    fn len(&self) -> io::Result<u64> {
+    fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 

@@ -152,7 +152,7 @@ impl<D: Disk> LetterFile<D> {
             self.file = Some(self.open()?);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let whole = file.len()?;
+        let whole = file.bytes()?;
         let written = file.write_all(&out).and_then(|()| file.sync());
         if written.is_err() {
             // no half line may stay before what is written later
@@ -175,7 +175,7 @@ impl<D: Disk> LetterFile<D> {
 /// Takes half a letter away from the end, which a crash has left there: it was never counted, so its event is read
 /// again. A whole one that only wants its line feed (edited by hand) gets it.
 fn mend(file: &mut impl File) -> std::io::Result<()> {
-    let bytes = file.len()?;
+    let bytes = file.bytes()?;
     let mut looked = TAIL_BYTES;
     loop {
         let tail = file.tail(looked)?;

@@ -206,8 +206,8 @@ impl disk::Disk for Disk {
 }
 
 impl disk::File for Open {
-    fn len(&self) -> io::Result<u64> {
-        self.disk.operation("len", 0, false)?;
+    fn bytes(&self) -> io::Result<u64> {
+        self.disk.operation("size", 0, false)?;
         Ok(lock(&self.disk.state).nodes[&self.inode].bytes.len() as u64)
     }
 
