@@ -81,7 +81,13 @@ impl Disk for Real {
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        RealFile::open(path)?.sync_all()
+        match RealFile::open(path).and_then(|folder| folder.sync_all()) {
+            // a folder that may be written to but not read, or of no disk
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {
+                Ok(())
+            }
+            other => other,
+        }
     }
 }
 
@@ -95,7 +101,11 @@ impl File for RealFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        match self.sync_data() {
+            // a device keeps nothing
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            other => other,
+        }
     }
 
     fn set_len(&mut self, bytes: u64) -> io::Result<()> {

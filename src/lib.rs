@@ -25,7 +25,7 @@
 //! - [`id`]: which bytes are hashed, how, and the id that is made of the digest and the time
 //! - [`index`]: the index by the event itself
 //! - [`output`]: OpenSearch and Elasticsearch, SQLite, lines
-//! - [`ack`]: fates counted, dead letters written, positions moved
+//! - [`ack`]: fates counted, dead letters written, positions moved and saved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
 //! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again),
@@ -41,6 +41,8 @@
 //! - item: an event in a parcel. Action: `index` or `create`.
 //! - fate: how an event ends: created, duplicate, stale, dropped, a dead letter. Settled: it has its fate.
 //! - receipt: the claim of a batch on its place in the source. Ledger: which places are settled.
+//! - identity: what a file is known by. Mark: a place in it that is safe to go on from. Position: a saved mark.
+//!   Print: a digest of the bytes at one place. Offsets and prints are of the text, decompressed.
 //! - dead letter: an event set aside, with a reason.
 //! - held: waiting because its index takes nothing now.
 //! - strict: what would let one event become two documents is refused.
@@ -63,9 +65,11 @@
 //!    must win, a lane of the ids has one request under way.
 //! 10. Everything has a limit with its unit in the name: lines, batches, bytes in flight, slots, requests, waits.
 //! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
-//! 12. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
+//! 12. A saved position never passes an open batch, nor a letter that is not on the disk; with SQLite it commits with
+//!     its rows: property tests in [`ack`], `tests/program/positions.rs`. State that cannot be used is an error.
+//! 13. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
 //!     `tests/following`.
-//! 13. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
+//! 14. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 //!
 //! Not yet: a spool.
 

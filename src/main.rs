@@ -2,6 +2,7 @@
 
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a user is told, not shown a backtrace")]
 
+use std::collections::{BTreeSet, HashSet};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -384,23 +385,21 @@ fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<
     Ok(DONE)
 }
 
-/// Takes the state folders of all pipelines, each once. None, and said, if two would save positions in one.
+/// Takes the state folders of all pipelines, each once. None, and said, if two would save positions in one place.
 fn lock_states(plans: &[(PathBuf, Plan)]) -> anyhow::Result<Option<Vec<StateLock>>> {
-    let mut states: Vec<(PathBuf, bool)> = Vec::new();
+    let (mut states, mut places) = (BTreeSet::new(), HashSet::new());
     for (_, plan) in plans {
-        let pipeline = &plan.pipeline;
-        let state = std::path::absolute(&pipeline.state).context("cannot find the state folder")?;
-        match states.iter_mut().find(|(taken, _)| *taken == state) {
-            Some((_, true)) if pipeline.saves_in_state() => {
-                let state = state.display();
-                eprintln!("onceline: two pipelines would save positions in {state}: give each a `[state] path`");
-                return Ok(None);
-            }
-            Some((_, saves)) => *saves |= pipeline.saves_in_state(),
-            None => states.push((state, pipeline.saves_in_state())),
+        states.insert(std::path::absolute(&plan.pipeline.state).context("cannot find the state folder")?);
+        if let Some(place) = plan.pipeline.saves_in()
+            && !places.insert(place.clone())
+        {
+            eprintln!(
+                "onceline: two pipelines would save positions in {place}: give each a file name or a `[state] path` of its own"
+            );
+            return Ok(None);
         }
     }
-    states.iter().map(|(state, _)| StateLock::take(state)).collect::<anyhow::Result<_>>().map(Some)
+    states.iter().map(|state| StateLock::take(state)).collect::<anyhow::Result<_>>().map(Some)
 }
 
 fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
@@ -428,6 +427,9 @@ fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
     });
     if let Some(bar) = bar {
         bar.stop();
+    }
+    if *phases.borrow() != Phase::Running {
+        eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
     }
     finish(args, &plans, &endings, started.elapsed().as_secs_f64())
 }

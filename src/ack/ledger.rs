@@ -21,6 +21,8 @@ pub struct Ledger {
     files: u64,
     /// Of each device and inode, the number of the last file whose position was taken.
     newest: HashMap<(u64, u64), u64>,
+    /// Positions of files that were found elsewhere, before they are read.
+    noted: Vec<Position>,
 }
 
 #[derive(Debug, Default)]
@@ -67,11 +69,10 @@ impl Ledger {
         self.files
     }
 
-    /// A batch without events: once all before it is settled, so is its claim.
-    pub fn claim(&mut self, partition: u32, number: u64, claim: Claim) {
-        let offset = claim.1.offset;
-        self.open(partition, number, offset..offset);
-        self.settle(partition, number, Some(claim));
+    /// A file was found elsewhere: its position is saved under its new name with the next that is saved, before
+    /// another file that has its old inode takes its place.
+    pub fn note(&mut self, position: Position) {
+        self.noted.push(position);
     }
 
     /// A batch was read. Batches of a partition are opened in the order of their numbers.
@@ -109,7 +110,7 @@ impl Ledger {
     }
 
     pub fn has_moved(&self) -> bool {
-        !self.moved.is_empty()
+        !self.moved.is_empty() || !self.noted.is_empty()
     }
 
     /// The positions that moved since this was last asked.
@@ -127,7 +128,7 @@ impl Ledger {
         }
         claims.extend(next);
         claims.sort_by_key(|(file, _)| file.number);
-        let mut positions: Vec<Position> = Vec::with_capacity(claims.len());
+        let mut positions = std::mem::take(&mut self.noted);
         let mut taken = HashSet::new();
         for (file, mark) in claims.iter().rev() {
             let inode = (file.identity.device, file.identity.inode);
@@ -258,7 +259,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.partition_moved((file(7), mark(300)));
         assert_eq!(ledger.settled_bytes(), 300);
-        assert_eq!(ledger.take_moved(), [file(7).at(mark(300))]);
+        ledger.note(file(8).at(mark(200)));
+        assert_eq!(ledger.take_moved(), [file(8).at(mark(200)), file(7).at(mark(300))]);
         assert_eq!(ledger.take_moved(), []);
     }
 
@@ -288,7 +290,8 @@ mod tests {
         let mut ledger = Ledger::default();
         let lane = ledger.partition(0);
         ledger.open(lane, 0, 0..10);
-        ledger.claim(lane, 1, (text(8, 2), mark(10)));
+        ledger.open(lane, 1, 10..10);
+        ledger.settle(lane, 1, Some((text(8, 2), mark(10))));
         ledger.open(lane, 2, 0..5);
         ledger.settle(lane, 2, Some((text(7, 3), mark(5))));
         assert_eq!(ledger.take_moved(), []);

@@ -324,3 +324,186 @@ impl Shared {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::identity::{FileKey, Identity, Mark, Print};
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// A disk that takes nothing until it was asked a few times.
+    struct Disk {
+        fails: u32,
+        kept: Vec<Position>,
+        saved: Arc<Mutex<Vec<Position>>>,
+    }
+
+    impl Save for Disk {
+        fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()> {
+            self.kept.extend(moved);
+            if let Some(left) = self.fails.checked_sub(1) {
+                self.fails = left;
+                anyhow::bail!("no space left");
+            }
+            *self.saved.lock().unwrap() = self.kept.clone();
+            Ok(())
+        }
+    }
+
+    struct Office {
+        shared: Arc<Shared>,
+        phase: tokio::sync::watch::Sender<Phase>,
+        phases: Phases,
+        saved: Arc<Mutex<Vec<Position>>>,
+    }
+
+    impl Office {
+        fn new() -> Office {
+            let (phase, phases) = tokio::sync::watch::channel(Phase::Running);
+            Office { shared: Arc::default(), phase, phases, saved: Arc::default() }
+        }
+
+        fn desk(&self, letters: &Path, fails: u32) -> Desk<'_> {
+            let disk = Disk { fails, kept: Vec::new(), saved: self.saved.clone() };
+            let letters = LetterFile::new(Real, letters.to_path_buf());
+            Desk { letters, positions: Some(Box::new(disk)), shared: &self.shared, phases: &self.phases }
+        }
+
+        fn receipt(&self, partition: u32, number: u64) -> Receipt {
+            let mark = Mark { offset: number * 10 + 10, tail: Print::tail(b"") };
+            let identity = Identity { device: 1, inode: u64::from(partition), head: Print::head(b"") };
+            let file = Arc::new(FileKey { path: "/a".into(), identity, number: 0 });
+            self.shared.lock().1.open(partition, number, number * 10..number * 10 + 10);
+            Receipt::with_claim(partition, number, None, Some((file, mark)))
+        }
+
+        fn offsets(&self) -> Vec<u64> {
+            self.saved.lock().unwrap().iter().map(|position| position.mark.offset).collect()
+        }
+    }
+
+    fn tally(created: u64) -> Tally {
+        Tally { created, ..Tally::default() }
+    }
+
+    fn letter() -> Letter {
+        Letter {
+            reason: Reason::Rejected,
+            detail: String::new(),
+            event: None,
+            raw: Vec::new(),
+            id: None,
+            index: None,
+            action: None,
+            status: None,
+            error: None,
+            attempts: 0,
+            source: String::new(),
+            offset: 0,
+        }
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_for_a_time_loses_no_position() {
+        let office = Office::new();
+        let part = office.shared.lock().1.partition(0);
+        let (acks, messages) = Acks::channel();
+        let receipts = [office.receipt(part, 0), office.receipt(part, 1)];
+        std::thread::scope(|scope| {
+            let desk = office.desk(Path::new("/none"), 2);
+            let running = scope.spawn(move || desk.run(&messages));
+            for receipt in &receipts {
+                acks.finish(receipt, tally(0), Vec::new());
+            }
+            drop(acks);
+            running.join().unwrap().unwrap();
+        });
+        assert_eq!(office.offsets().last(), Some(&20));
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_to_the_end_is_an_error() {
+        let office = Office::new();
+        let part = office.shared.lock().1.partition(0);
+        let (acks, messages) = Acks::channel();
+        let receipt = office.receipt(part, 0);
+        office.phase.send_replace(Phase::Abandon);
+        acks.finish(&receipt, tally(0), Vec::new());
+        drop(acks);
+        let error = office.desk(Path::new("/none"), 9).run(&messages).unwrap_err();
+        assert!(format!("{error:#}").contains("positions are not saved"), "{error:#}");
+        assert_eq!(office.offsets(), [0; 0]);
+    }
+
+    #[test]
+    fn a_flush_answers_what_is_settled_with_the_next_batch() {
+        let office = Office::new();
+        let part = office.shared.lock().1.partition(0);
+        let other = office.shared.lock().1.partition(0);
+        let (acks, messages) = Acks::channel();
+        let desk = Desk { positions: None, ..office.desk(Path::new("/none"), 0) };
+        let offsets = |moved: Option<Vec<Position>>| -> Vec<(u64, u64)> {
+            moved.unwrap().iter().map(|position| (position.identity.inode, position.mark.offset)).collect()
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || desk.run(&messages));
+            let batches: Vec<Receipt> = (0..4).map(|number| office.receipt(part, number)).collect();
+            let lone = office.receipt(other, 0);
+            let work = |receipt: &Receipt, events| {
+                receipt.open(events);
+                acks.finish(receipt, tally(0), Vec::new());
+            };
+            // the worker has not given up its own claim on the first
+            batches[0].open(2);
+            assert_eq!(offsets(acks.flush(Some((&batches[0], 2)))), []);
+            acks.finish(&batches[0], tally(0), Vec::new());
+            assert_eq!(offsets(acks.flush(Some((&batches[0], 2)))), [(0, 10)]);
+            acks.settle(&batches[0], tally(2), Vec::new());
+            // said already; one of the second is open still; another file has nothing to deliver
+            work(&batches[1], 2);
+            work(&lone, 0);
+            assert_eq!(offsets(acks.flush(Some((&batches[1], 1)))), [(1, 10)]);
+            // above an open one
+            work(&batches[2], 1);
+            assert_eq!(offsets(acks.flush(Some((&batches[2], 1)))), []);
+            acks.settle(&batches[2], tally(1), Vec::new());
+            assert_eq!(offsets(acks.flush(None)), []);
+            acks.settle(&batches[1], tally(2), Vec::new());
+            assert_eq!(offsets(acks.flush(None)), [(0, 30)]);
+            work(&batches[3], 0);
+            assert_eq!(offsets(acks.flush(None)), [(0, 40)]);
+            drop(acks);
+        });
+        assert_eq!(office.shared.lock().1.open_batches(), 0);
+    }
+
+    #[test]
+    fn no_position_passes_letters_that_are_not_on_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), b"").unwrap();
+        // what is below a file cannot be written
+        for (path, works) in [("dead.ndjson", true), ("file/dead.ndjson", false)] {
+            let path = dir.path().join(path);
+            let office = Office::new();
+            office.phase.send_replace(Phase::Abandon);
+            let part = office.shared.lock().1.partition(0);
+            let (acks, messages) = Acks::channel();
+            let desk = Desk { positions: None, ..office.desk(&path, 0) };
+            std::thread::scope(|scope| {
+                scope.spawn(move || desk.run(&messages));
+                let receipts = [office.receipt(part, 0), office.receipt(part, 1)];
+                receipts[0].open(1);
+                acks.finish(&receipts[0], tally(0), vec![letter()]);
+                let moved = acks.flush(None).unwrap();
+                assert_eq!(moved.len(), usize::from(works));
+                assert_eq!(path.try_exists().unwrap_or(false), works);
+                // nor with a batch behind it
+                receipts[1].open(1);
+                acks.finish(&receipts[1], tally(0), Vec::new());
+                assert_eq!(acks.flush(Some((&receipts[1], 1))).unwrap().len(), usize::from(works));
+                drop(acks);
+            });
+        }
+    }
+}

@@ -23,9 +23,10 @@ use anyhow::Context;
 
 use super::Intake;
 use super::follow::{self, pattern::leaves_out};
-use super::identity::{FileKey, HEAD, Identity, Position, Print, TAIL, Tail};
-use super::known::{Asked, Found};
+use super::identity::{FileKey, HEAD, Identity, Mark, Position, Print, TAIL, Tail};
+use super::known::{Asked, Found, Known};
 use super::lines::{Bytes, Start};
+use crate::ack::Shared;
 
 /// How many files are read at the same time: enough to hide the opening of small ones.
 pub const READERS_MAX: usize = 4;
@@ -45,21 +46,28 @@ impl Config {
             self.exclude.iter().map(|p| glob::Pattern::new(p)).collect::<Result<_, _>>()?;
         let (mut files, mut seen) = (Vec::new(), HashSet::new());
         for pattern in &self.paths {
-            let before = files.len();
+            let is_literal = !pattern.contains(['*', '?', '[']);
             for path in glob::glob(pattern).with_context(|| format!("`{pattern}`"))? {
                 let path = path.with_context(|| format!("cannot look for `{pattern}`"))?;
                 if leaves_out(&exclude, &path) {
                     continue;
                 }
-                let meta = std::fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                let meta = match std::fs::metadata(&path) {
+                    // a link that leads nowhere, or a file that went away meanwhile
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_literal => continue,
+                    other => other.with_context(|| format!("cannot read {}", path.display()))?,
+                };
+                if is_literal && !meta.is_file() {
+                    anyhow::bail!(
+                        "{pattern} is a {}, not a file",
+                        if meta.is_dir() { "folder" } else { "pipe or device" }
+                    );
+                }
                 if meta.is_file() && seen.insert((meta.dev(), meta.ino())) {
                     files.push(path);
                 }
             }
-            if files.len() == before
-                && !pattern.contains(['*', '?', '['])
-                && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))?
-            {
+            if is_literal && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))? {
                 anyhow::bail!("there is no file {pattern}");
             }
         }
@@ -77,7 +85,30 @@ impl Config {
         self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
-    /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the first such error
+    /// Notes the files that were read elsewhere before. Their positions are then saved with the first that are, and
+    /// so before a new file in their old place takes the old entry.
+    pub fn note_moved(&self, known: &Known, shared: &Shared) -> anyhow::Result<()> {
+        // who follows looks them up by himself
+        if self.follow.is_some() || !known.has_strays() {
+            return Ok(());
+        }
+        for path in self.files()? {
+            let at = std::fs::metadata(&path).map(|meta| (meta.dev(), meta.ino()));
+            if at.is_ok_and(|(device, inode)| known.is_known(device, inode, &absolute(&path))) {
+                continue;
+            }
+            // one that cannot be read is told of when it is read
+            let Ok(opened) = Opened::find(&path, known) else { continue };
+            if opened.has_moved {
+                let mark = Mark { offset: opened.start.offset, tail: opened.start.tail.print() };
+                shared.lock().1.note(opened.file.at(mark));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the
+    /// first such error
     /// is given back at the end.
     pub fn run(&self, intake: &Intake) -> anyhow::Result<()> {
         if let Some(config) = &self.follow {
@@ -113,30 +144,46 @@ pub fn text_size(path: &Path) -> Option<u64> {
 /// Reads what is new in a file.
 fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", path.display());
-    let mut text = Text::open(path).with_context(failed)?;
-    let meta = text.file.metadata().with_context(failed)?;
-    let (device, inode) = (meta.dev(), meta.ino());
-    let head = text.head().with_context(failed)?;
-    let mut asked = Asked { device, inode, head: &head, tail_at: &mut |offset| text.go_to(offset) };
-    let found = intake.known.find(&mut asked, &is_in_place).with_context(failed)?;
-    let (shown, absolute) = (path.display(), absolute(path));
-    let (offset, has_moved) = match found {
-        Found::New => (0, false),
-        Found::Replaced => {
-            tracing::info!(path = %shown, "the file was truncated or replaced: reading it from its beginning");
-            (0, false)
-        }
-        Found::Same(position) => (position.mark.offset, position.path != absolute),
-        Found::Moved(position) => {
-            tracing::info!(path = %shown, was = %position.path.display(), "the file was read elsewhere: going on");
-            (position.mark.offset, true)
-        }
-    };
-    // it was there a moment ago; cut short since, it ends here, and is found replaced the next time
-    let Some(tail) = text.go_to(offset).with_context(failed)? else { return Ok(()) };
-    let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) }, number: 0 };
-    let start = Start { offset, head, tail };
-    intake.read_file(&mut text.bytes(), start, &shown.to_string(), file, has_moved).with_context(failed)
+    let Opened { mut text, start, file, has_moved } = Opened::find(path, &intake.known).with_context(failed)?;
+    let name = path.display().to_string();
+    intake.read_file(&mut text.bytes(), start, &name, file, has_moved).with_context(failed)
+}
+
+/// A file at the place where its reading goes on.
+struct Opened {
+    text: Text,
+    start: Start,
+    file: FileKey,
+    /// Its position was saved under another name.
+    has_moved: bool,
+}
+
+impl Opened {
+    fn find(path: &Path, known: &Known) -> io::Result<Opened> {
+        let mut text = Text::open(path)?;
+        let meta = text.file.metadata()?;
+        let (device, inode) = (meta.dev(), meta.ino());
+        let head = text.head()?;
+        let mut asked = Asked { device, inode, head: &head, tail_at: &mut |offset| text.go_to(offset) };
+        let found = known.find(&mut asked, &is_in_place)?;
+        let (shown, absolute) = (path.display(), absolute(path));
+        let (offset, has_moved) = match found {
+            Found::New => (0, false),
+            Found::Replaced => {
+                tracing::info!(path = %shown, "the file was truncated or replaced: reading it from its beginning");
+                (0, false)
+            }
+            Found::Same(position) => (position.mark.offset, position.path != absolute),
+            Found::Moved(position) => {
+                tracing::info!(path = %shown, was = %position.path.display(), "the file was read elsewhere: going on");
+                (position.mark.offset, true)
+            }
+        };
+        let tail = text.go_to(offset)?.ok_or_else(|| io::Error::other("it was cut short just now"))?;
+        let file =
+            FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) }, number: 0 };
+        Ok(Opened { text, start: Start { offset, head, tail }, file, has_moved })
+    }
 }
 
 /// Whether a known file is still at its path with what was read of it. One that cannot be looked at is.
@@ -261,4 +308,52 @@ fn compression(file: &mut File) -> io::Result<Compression> {
         [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
         _ => Compression::None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn position(path: &Path, inode: u64, text: &[u8]) -> Position {
+        let identity = Identity { device: 1, inode, head: Print::head(text) };
+        Position { path: path.into(), identity, mark: Mark { offset: text.len() as u64, tail: Print::tail(text) } }
+    }
+
+    #[test]
+    fn files_that_moved_are_noted_before_any_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, gone) = (dir.path().join("here.gz"), dir.path().join("gone"));
+        let text = b"a line\n".repeat(1000);
+        let mut gzip = flate2::write::GzEncoder::new(File::create(&here).unwrap(), flate2::Compression::fast());
+        gzip.write_all(&text).and_then(|()| gzip.try_finish()).unwrap();
+        std::fs::write(dir.path().join("new"), "another\n").unwrap();
+        let config = Config { paths: vec![format!("{}/*", dir.path().display())], exclude: Vec::new(), follow: None };
+        let known = Known::new(vec![position(&gone, 1, &text[..4900])]);
+        let shared = Shared::default();
+        config.note_moved(&known, &shared).unwrap();
+        let noted = shared.lock().1.take_moved();
+        let [noted] = noted.as_slice() else { panic!("{noted:?}") };
+        assert_eq!((&noted.path, noted.mark), (&here, position(&gone, 1, &text[..4900]).mark));
+        assert_eq!(noted.identity.inode, std::fs::metadata(&here).unwrap().ino());
+    }
+
+    #[test]
+    fn a_place_in_a_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let text: Vec<u8> = (0..20_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text).unwrap();
+        for bytes in [text.clone(), gzip.finish().unwrap(), zstd::encode_all(&text[..], 1).unwrap()] {
+            std::fs::write(&path, &bytes).unwrap();
+            let mut opened = Text::open(&path).unwrap();
+            assert_eq!(opened.head().unwrap(), text[..HEAD]);
+            for offset in [70_000, 10, 0, 64, 65, text.len(), 5, text.len() + 1] {
+                let tail = opened.go_to(offset as u64).unwrap();
+                let want = text.get(..offset).map(Print::tail);
+                assert_eq!(tail.map(|tail| tail.print()), want, "{offset}");
+            }
+        }
+    }
 }

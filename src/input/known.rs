@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::path::Path;
 
 use super::identity::{Position, Print, Tail};
 
@@ -60,6 +61,16 @@ impl Known {
     /// All that was saved.
     pub fn positions(&self) -> &[Position] {
         &self.positions
+    }
+
+    /// Whether a known file is no longer at its path, so that another may turn out to be it.
+    pub fn has_strays(&self) -> bool {
+        self.positions.iter().any(|position| !position.is_at_its_path())
+    }
+
+    /// Whether a file was known by this inode and path.
+    pub fn is_known(&self, device: u64, inode: u64, path: &Path) -> bool {
+        self.by_inode.get(&(device, inode)).is_some_and(|at| self.positions[*at].path == path)
     }
 
     /// Looks a file up. `is_in_place` says whether a known file is still at its path.

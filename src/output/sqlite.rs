@@ -22,6 +22,7 @@ use anyhow::Context;
 use rusqlite::{Connection, ErrorCode};
 
 use super::{Action, Form, Item, Output, Parcel, Parcels, Phase, Phases};
+use crate::ack::positions::Saved;
 use crate::ack::{Acks, Letter, Reason, Tally};
 use crate::config::Section;
 use crate::input::identity::Position;
@@ -89,7 +90,11 @@ impl Sqlite {
             acks.settle(&parcel.receipt, Tally::default(), refused);
         }
         // letters of all that was read up to here are on the disk before the positions say that it was
-        let Some(moved) = acks.flush(Some((&parcel.receipt, rows))) else { return Ok(false) };
+        let moved = match parcel.receipt.claim() {
+            Some(_) => acks.flush(Some((&parcel.receipt, rows))),
+            None => Some(Vec::new()),
+        };
+        let Some(moved) = moved else { return Ok(false) };
         let Some(tally) = self.patiently(phases, |sqlite| sqlite.write(parcel, &moved))? else { return Ok(false) };
         acks.settle(&parcel.receipt, tally, Vec::new());
         Ok(true)
@@ -228,15 +233,17 @@ impl Output for Sqlite {
     }
 
     fn positions(&mut self, from_start: bool) -> anyhow::Result<Option<Vec<Position>>> {
+        let failed = || format!("cannot forget positions in {}", self.config.path.display());
         if from_start {
-            positions::forget_all(&self.connection, &self.pipeline)?;
+            positions::forget_all(&self.connection, &self.pipeline).with_context(failed)?;
             return Ok(Some(Vec::new()));
         }
         let saved = positions::load(&self.connection, &self.pipeline, &self.config.path)?;
         let now_secs = Time::now().secs;
         let (gone, kept): (Vec<_>, Vec<_>) = saved.into_iter().partition(|saved| saved.is_forgotten(now_secs));
-        let position = |saved: crate::ack::positions::Saved| saved.position;
-        positions::forget(&self.connection, &self.pipeline, &gone.into_iter().map(position).collect::<Vec<_>>())?;
+        let position = |saved: Saved| saved.position;
+        let gone: Vec<Position> = gone.into_iter().map(position).collect();
+        positions::forget(&self.connection, &self.pipeline, &gone).with_context(failed)?;
         Ok(Some(kept.into_iter().map(position).collect()))
     }
 

@@ -59,6 +59,9 @@ pub fn describe(path: &Path, plan: &Plan) -> String {
     line("writes", pipeline.output.words());
     line("dead letters", pipeline.letters.display().to_string());
     line("state", pipeline.state.display().to_string());
+    if let Some(place) = pipeline.positions_words() {
+        line("positions", place);
+    }
     let mut said = format!("{}: good\n{out}", path.display());
     for warning in warnings(plan) {
         let _ = writeln!(said, "  warning: {warning}");
@@ -74,7 +77,7 @@ fn file_words(config: &file::Config) -> String {
     } else {
         "from their beginnings"
     };
-    format!("the files {paths} {from}, and follows them as they grow")
+    format!("the files {paths} {from}, as they grow; with --once to their ends")
 }
 
 fn time_words(pipeline: &Pipeline) -> String {

@@ -28,10 +28,23 @@ impl Pipeline {
         }
     }
 
-    /// Whether positions are saved in the state folder.
-    pub fn saves_in_state(&self) -> bool {
+    /// What the place is called where positions of files are saved; none if it has no files.
+    pub fn saves_in(&self) -> Option<String> {
         let has_files = self.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
-        has_files && matches!(self.positions(), Place::State(_))
+        let shown =
+            |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
+        has_files.then(|| match self.positions() {
+            Place::State(state) => shown(state),
+            Place::Database { path, pipeline } => format!("{} as those of `{pipeline}`", shown(path)),
+        })
+    }
+
+    /// Where positions of files are saved, in words.
+    pub fn positions_words(&self) -> Option<String> {
+        self.saves_in().map(|_| match self.positions() {
+            Place::State(_) => "in the state folder".to_string(),
+            Place::Database { path, .. } => format!("in {}, with the rows", path.display()),
+        })
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Ending {
 /// Runs until every input has ended and all is settled, or until `phases` says otherwise. The caller holds the lock
 /// of the state folder.
 pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending {
-    match begin(pipeline) {
+    match begin(pipeline, shared) {
         Ok((output, known, positions)) => {
             let letters = LetterFile::new(disk::Real, pipeline.letters.clone());
             let desk = Desk { letters, positions, shared, phases };
@@ -51,16 +51,23 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
 type Begun = (Box<dyn Output>, Known, Option<Box<dyn Save>>);
 
 /// Opens the output, and finds out how far the files were read.
-fn begin(pipeline: &Pipeline) -> anyhow::Result<Begun> {
+fn begin(pipeline: &Pipeline, shared: &Shared) -> anyhow::Result<Begun> {
     let mut output = pipeline.output.open(pipeline)?;
     let from_start = pipeline.from_start;
-    if let Some(positions) = output.positions(from_start)? {
-        return Ok((output, Known::new(positions), None));
+    let (known, store) = match output.positions(from_start)? {
+        Some(positions) => (Known::new(positions), None),
+        None => {
+            let mut store = if from_start { Store::empty(&pipeline.state) } else { Store::load(&pipeline.state)? };
+            store.forget_gone(Time::now().secs);
+            (Known::new(store.positions()), Some(Box::new(store) as Box<dyn Save>))
+        }
+    };
+    for input in &pipeline.inputs {
+        if let InputKind::File(config) = &input.kind {
+            config.note_moved(&known, shared)?;
+        }
     }
-    let mut store = if from_start { Store::empty(&pipeline.state) } else { Store::load(&pipeline.state)? };
-    store.forget_gone(Time::now().secs);
-    let known = Known::new(store.positions());
-    Ok((output, known, Some(Box::new(store))))
+    Ok((output, known, store))
 }
 
 fn carry_out(pipeline: &Pipeline, output: Box<dyn Output>, known: Arc<Known>, desk: Desk<'_>) -> Ending {

@@ -192,6 +192,15 @@ fn rotation() {
         &["fill a 5000", "go", "copy a b", "go", "truncate a", "append a 1\\n"],
         &many(5000, &["1"]).iter().map(String::as_str).collect::<Vec<_>>(),
     );
+    let text = String::from_utf8(lines_of_bytes(5000)).unwrap().replace('\n', "\\n");
+    let (part, rest) = text.split_at(3000);
+    check(
+        "met while it is copied",
+        "*",
+        PLAIN,
+        &["fill a 5000", "go", &format!("append b {part}"), "go 1", &format!("append b {rest}"), "go", "append a 1\\n"],
+        &many(5000, &["a@1"]).iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     check(
         "what a truncation destroyed is read from the copy",
         "*",
@@ -343,4 +352,135 @@ fn many_files_with_few_open() {
     assert_eq!(rig.lines.len(), 300);
     assert_eq!(rig.lines.iter().collect::<BTreeSet<_>>().len(), 300);
     assert_eq!(rig.most_open, 10);
+}
+
+/// The cases of `tests/cases/logstash/file_input.jsonl` that can be played, with what we say to them.
+#[test]
+fn cases_of_logstash() {
+    let end: Change = |rules, _| rules.from_end = true;
+    let closing: Change = |rules, _| (rules.open_files_max, rules.close_after) = (1, SECOND);
+    let fill = many(5000, &["3"]);
+    let fill: Vec<&str> = fill.iter().map(String::as_str).collect();
+    type Played<'a> = (&'a str, &'a str, Change, &'a [&'a str], &'a [&'a str]);
+    let played: &[Played<'_>] = &[
+        (
+            "file-001",
+            "*A.log",
+            PLAIN,
+            &[
+                "append 1A.log L1\\n",
+                "go",
+                "append 1A.log L2",
+                "go",
+                "append p \\nL3\\n",
+                "move 1A.log 1.log.1",
+                "move p 1A.log",
+            ],
+            &["L1", "", "L3"],
+        ),
+        (
+            "file-002",
+            "*B.log",
+            PLAIN,
+            &[
+                "append 1B.log L1\\n",
+                "go",
+                "move 1B.log 2B.log",
+                "append 1B.log L2\\n",
+                "go",
+                "move 2B.log 3B.log",
+                "move 1B.log 2B.log",
+                "append 1B.log L3\\n",
+            ],
+            &["1B.log@L1", "1B.log@L2", "1B.log@L3"],
+        ),
+        (
+            "file-006",
+            "*F.log",
+            PLAIN,
+            &["append 1F.log L1\\nL2\\n", "go", "copy 1F.log 1F.log.1", "truncate 1F.log", "append 1F.log L3\\n"],
+            &["L1", "L2", "L3"],
+        ),
+        (
+            "file-008",
+            "app*",
+            PLAIN,
+            &["fill app.log 5000", "go", "copy app.log app.log.1", "truncate app.log", "append app.log 3\\n"],
+            &fill,
+        ),
+        ("file-009", "*", PLAIN, &["append a 1\\n", "go", "write a 2\\n3\\n"], &["1", "2", "3"]),
+        ("file-011", "*", PLAIN, &["append a abc", "go", "truncate a", "append a xyz\\n"], &["xyz"]),
+        (
+            "file-012",
+            "*H.log",
+            PLAIN,
+            &["append 1H.log L1\\nL2\\n", "go", "move 1H.log 2H.log", "append 2H.log L3\\n"],
+            &["1H.log@L1", "1H.log@L2", "2H.log@L3"],
+        ),
+        ("file-018", "*", end, &["append a old\\n", "go", "append a new\\n"], &["new"]),
+        (
+            "file-020",
+            "*",
+            end,
+            &["append a 1\\n", "go", "append a 2\\n", "go", "restart", "append a 3\\n"],
+            &["2", "3"],
+        ),
+        ("file-021", "*", end, &["go", "append a 1\\n"], &["1"]),
+        ("file-025", "*", PLAIN, &["append log 1\\n", "move log log\u{a0}log", "go", "restart", "go"], &["1"]),
+        (
+            "file-029",
+            "*",
+            end,
+            &["append a 1\\n", "go", "append a 2\\n", "go", "move a b", "restart", "append b 3\\n"],
+            &["2", "3"],
+        ),
+        ("file-030", "*", PLAIN, &["append a 1\\n", "go", "write a 2\\n3\\n", "restart"], &["1", "2", "3"]),
+        ("file-037", "*", PLAIN, &["append a 1\\n", "go", "restart"], &["1"]),
+        ("file-043", "*", PLAIN, &["append a 1\\n2", "go", "restart", "append a \\n3\\n"], &["1", "2", "3"]),
+        ("file-048", "*", PLAIN, &["append a 1\\n2\\n"], &["1", "2"]),
+        (
+            "file-054",
+            "*",
+            |rules, _| rules.exclude = vec![glob::Pattern::new("*.gz").unwrap()],
+            &["append a.gz 1\\n", "append b.log 2\\n"],
+            &["b.log@2"],
+        ),
+        ("file-056", "*", closing, &["append P 1\\n2\\n", "append Q 3\\n4\\n"], &["1", "2", "3", "4"]),
+    ];
+    for (id, patterns, change, script, want) in played {
+        check(id, patterns, *change, script, want);
+    }
+}
+
+/// Each case has its line in the documentation, and no other has one.
+#[test]
+fn cases_of_logstash_are_told() {
+    let read = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let cases = read("tests/cases/logstash/file_input.jsonl");
+    let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_string();
+    let cases: BTreeSet<String> = cases.lines().map(id).collect();
+    let page = read("docs/following.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| file-")?.split(' ').next());
+    assert_eq!(rows.map(|number| format!("file-{number}")).collect::<BTreeSet<_>>(), cases);
+}
+
+#[test]
+fn damaged_archives() {
+    let mut rig = Rig::new("*", |_, _| {});
+    rig.append("whole", &lines_of_bytes(50_000));
+    rig.compress("whole", false, false);
+    let packed = std::fs::read(rig.at("whole.gz")).unwrap();
+    std::fs::remove_file(rig.at("whole.gz")).unwrap();
+    rig.append("cut.gz", &packed[..packed.len() / 2]);
+    rig.go(12);
+    let told = rig.lines.len();
+    assert!(told > 100 && told < 2779, "{told}");
+    // told once, though it is looked at again
+    rig.restart();
+    rig.go(12);
+    assert_eq!(rig.lines.len(), told);
+    // and its rest when that comes
+    rig.append("cut.gz", &packed[packed.len() / 2..]);
+    rig.go(12);
+    assert_eq!(rig.lines.len(), many(50_000, &[]).len());
 }

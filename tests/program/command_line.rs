@@ -176,7 +176,6 @@ fn status_2_says_what_is_wrong() {
         (&["check", "wrong.toml"], "did you mean `stdin`"),
         (&["explain", "wrong.toml"], "wrong.toml:2:8"),
         (&["check", "pipeline.toml", "wrong.toml"], "wrong.toml:2:8"),
-        (&["run", "files.toml"], "--once"),
         (&["run", "pipeline.toml", "--now", "yesterday"], "2026-03-01T12:00:00Z"),
         (&["run", "pipeline.toml", "--set", "output.pth=x"], "did you mean `path`"),
         (&["run", "pipeline.toml", "--set", "output"], "--set"),
@@ -230,7 +229,8 @@ fn files_plain_and_compressed() {
     numbers.sort();
     let want = (0..3).chain(10..16).chain(20..23).chain(30..33).map(Some);
     assert_eq!(numbers, want.collect::<Vec<_>>());
-    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
+    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 0]);
+    assert_eq!(onceline.args(&["--from-start"]).run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
 }
 
 #[test]

@@ -4,7 +4,9 @@ mod cases;
 mod command_line;
 mod dirty_bytes;
 mod engines;
+mod following;
 mod pipelines;
+mod positions;
 #[path = "../rig/mod.rs"]
 mod rig;
 

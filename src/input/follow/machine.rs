@@ -5,18 +5,18 @@
 //! only makes it look at once. What grew is read in turns, a block each, so that one file does not keep the others
 //! waiting.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::disk::{Changed, Disk, Kind, OpenFile, Stat, read_some};
-use super::gone::{self, Gone, Inode, Place, inode_of};
-use super::packed::{Compression, Text};
-use super::pattern::{Folders, Paths, leaves_out};
+use super::disk::{Changed, Disk, OpenFile, Stat};
+use super::gone::{Gone, Inode, Place, inode_of};
+use super::packed::Text;
+use super::pattern::{Paths, leaves_out};
 use crate::codec::Block;
 use crate::input::Limits;
-use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
+use crate::input::identity::{Identity, Mark, Position, Print, Tail};
 use crate::input::lines::Cutter;
 use crate::pool::Pool;
 
@@ -120,15 +120,6 @@ pub(super) struct Open<F> {
     pub tail: Tail,
 }
 
-/// What a file was found to be.
-struct Found {
-    /// Where it goes on, and how it begins as far as that.
-    mark: Mark,
-    head: Vec<u8>,
-    was: Option<Position>,
-    after: Option<FileNumber>,
-}
-
 pub struct Machine<D: Disk> {
     pub(super) disk: D,
     pub(super) rules: Rules,
@@ -136,20 +127,25 @@ pub struct Machine<D: Disk> {
     pub(super) pool: Pool,
     pub(super) files: BTreeMap<FileNumber, Tracked<D::File>>,
     pub(super) by_inode: HashMap<Inode, FileNumber>,
-    by_path: HashMap<PathBuf, FileNumber>,
+    pub(super) by_path: HashMap<PathBuf, FileNumber>,
     pub(super) gone: Gone,
     pub(super) ready: VecDeque<FileNumber>,
-    pub(super) opened: usize,
+    /// Files that are open.
+    pub(super) open: BTreeSet<FileNumber>,
     pub(super) now: Duration,
-    next: FileNumber,
-    scans: u64,
-    scanned: Option<Duration>,
+    pub(super) next: FileNumber,
+    pub(super) scans: u64,
+    pub(super) scanned: Option<Duration>,
     looked: Duration,
     /// Names are said to have changed: a scan is due.
     pub(super) stale: bool,
     /// Paths that could not be read, said once.
-    troubled: HashSet<PathBuf>,
-    folders: Vec<PathBuf>,
+    pub(super) troubled: HashSet<PathBuf>,
+    pub(super) folders: Vec<PathBuf>,
+    /// Files that new ones may be copies of, by their heads.
+    pub(super) originals: HashMap<Print, Vec<FileNumber>>,
+    /// Copies that may not be whole yet: as they were, and since when.
+    pub(super) copying: HashMap<PathBuf, (Stat, Duration)>,
 }
 
 impl<D: Disk> Machine<D> {
@@ -169,7 +165,7 @@ impl<D: Disk> Machine<D> {
             by_path: HashMap::new(),
             gone,
             ready: VecDeque::new(),
-            opened: 0,
+            open: BTreeSet::new(),
             now: Duration::ZERO,
             next: 0,
             scans: 0,
@@ -178,6 +174,8 @@ impl<D: Disk> Machine<D> {
             stale: true,
             troubled: HashSet::new(),
             folders: Vec::new(),
+            originals: HashMap::new(),
+            copying: HashMap::new(),
         }
     }
 
@@ -188,7 +186,7 @@ impl<D: Disk> Machine<D> {
 
     /// How many files are open.
     pub fn open_files(&self) -> usize {
-        self.opened
+        self.open.len()
     }
 
     /// All that is known, as far as lines were handed over.
@@ -259,7 +257,7 @@ impl<D: Disk> Machine<D> {
     }
 
     /// Looks whether there is something to do about a file.
-    fn look(&mut self, number: FileNumber) {
+    pub(super) fn look(&mut self, number: FileNumber) {
         let Some(file) = self.files.get(&number) else { return };
         let named = self.disk.stat(&file.path).ok().filter(|stat| inode_of(stat) == file.inode());
         if named.is_none() && file.named {
@@ -277,7 +275,7 @@ impl<D: Disk> Machine<D> {
     }
 
     /// Queues a file if it is not as it was when it was read to its end.
-    fn note(&mut self, number: FileNumber, stat: &Stat) {
+    pub(super) fn note(&mut self, number: FileNumber, stat: &Stat) {
         let (now, rules) = (self.now, &self.rules);
         let Some(file) = self.files.get_mut(&number) else { return };
         let changed = file.stat.as_ref().is_none_or(|was| was.changed(stat));
@@ -318,7 +316,8 @@ impl<D: Disk> Machine<D> {
         self.looked = self.now;
         let (now, rules) = (self.now, &self.rules);
         let idle = |file: &Tracked<D::File>| now >= file.active + rules.close_after;
-        let close = self.files.iter().filter(|(_, file)| file.is_open() && !file.queued && idle(file));
+        let open = self.open.iter().filter_map(|number| Some((number, self.files.get(number)?)));
+        let close = open.filter(|(_, file)| !file.queued && idle(file));
         let close: Vec<FileNumber> = close.map(|(number, _)| *number).collect();
         for number in close {
             self.close(number, take);
@@ -333,160 +332,10 @@ impl<D: Disk> Machine<D> {
         }
     }
 
-    /// Looks for files by the patterns.
-    fn scan(&mut self, take: &mut Take<'_>) -> bool {
-        let first = self.scanned.is_none();
-        (self.scanned, self.stale) = (Some(self.now), false);
-        self.scans += 1;
-        let mut folders = Folders::default();
-        let found = self.find(&mut folders);
-        let mut new = Vec::new();
-        for (inode, (path, stat)) in found {
-            match self.by_inode.get(&inode).copied() {
-                Some(number) => {
-                    if !self.meet(number, path, take) {
-                        return false;
-                    }
-                    self.note(number, &stat);
-                }
-                None => new.push((path, stat)),
-            }
-        }
-        if !self.look_for_missing(&mut folders, take) {
-            return false;
-        }
-        for (folder, error) in std::mem::take(&mut folders.failed) {
-            self.trouble(&folder, &error);
-        }
-        self.folders = std::mem::take(&mut folders.passed).into_iter().collect();
-        new.sort_by(|a, b| a.0.cmp(&b.0));
-        for (path, stat) in new {
-            if !self.adopt(path, &stat, first, None, take) {
-                return false;
-            }
-        }
-        if first && !self.look_for_renamed(&mut folders, take) {
-            return false;
-        }
-        let forgotten = self.gone.forget(self.now);
-        forgotten.iter().all(|place| take(Told::Forgotten { file: place.file, position: &place.position }))
-    }
-
-    /// The files that the patterns lead to, each by one of its names: the one it had, or the first.
-    fn find(&mut self, folders: &mut Folders) -> BTreeMap<Inode, (PathBuf, Stat)> {
-        let mut paths = Vec::new();
-        for pattern in &self.rules.paths {
-            folders.find(&self.disk, pattern, &mut paths);
-        }
-        paths.sort();
-        paths.dedup();
-        let mut found: BTreeMap<Inode, (PathBuf, Stat)> = BTreeMap::new();
-        for path in paths {
-            if leaves_out(&self.rules.exclude, &path) {
-                continue;
-            }
-            match self.disk.stat(&path) {
-                Ok(stat) if stat.kind == Kind::File => {
-                    let inode = inode_of(&stat);
-                    let had = self.by_inode.get(&inode).and_then(|number| self.files.get(number));
-                    if !found.contains_key(&inode) || had.is_some_and(|file| file.path == path) {
-                        found.insert(inode, (path, stat));
-                    }
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => self.trouble(&path, &error),
-            }
-        }
-        found
-    }
-
-    /// A file is still there, perhaps by another name.
-    fn meet(&mut self, number: FileNumber, path: PathBuf, take: &mut Take<'_>) -> bool {
-        let Some(file) = self.files.get_mut(&number) else { return true };
-        (file.seen, file.named) = (self.scans, true);
-        if file.path == path {
-            // another file may have had the name meanwhile
-            if self.by_path.get(&path) != Some(&number) {
-                self.by_path.insert(path, number);
-            }
-            return true;
-        }
-        let was = std::mem::replace(&mut file.path, path.clone());
-        if self.by_path.get(&was) == Some(&number) {
-            self.by_path.remove(&was);
-        }
-        self.by_path.insert(path.clone(), number);
-        !self.files.get(&number).is_some_and(|file| file.began) || take(Told::Moved { file: number, path: &path })
-    }
-
-    /// Files that no pattern leads to any more: renamed within their folder, or gone.
-    fn look_for_missing(&mut self, folders: &mut Folders, take: &mut Take<'_>) -> bool {
-        let missing = self.files.iter().filter(|(_, file)| file.seen != self.scans).map(|(number, _)| *number);
-        let missing: Vec<FileNumber> = missing.collect();
-        let mut names: HashMap<PathBuf, HashMap<u64, PathBuf>> = HashMap::new();
-        for number in missing {
-            let Some(file) = self.files.get(&number) else { continue };
-            let folder = file.path.parent().unwrap_or(Path::new("")).to_path_buf();
-            let inodes = names.entry(folder).or_insert_with_key(|folder| files_by_inode(&self.disk, folders, folder));
-            let there = inodes.get(&file.identity.inode);
-            let there = there.and_then(|path| self.disk.stat(path).ok().map(|stat| (path.clone(), stat)));
-            let is_it = |path: &Path, stat: &Stat| {
-                let same = file.born.is_some() && stat.born == file.born;
-                inode_of(stat) == file.inode() && (file.is_open() || same || self.is_proved(path, &file.position()))
-            };
-            match there.filter(|(path, stat)| is_it(path, stat)) {
-                Some((path, stat)) => {
-                    if !self.meet(number, path, take) {
-                        return false;
-                    }
-                    self.note(number, &stat);
-                }
-                None if file.is_open() => {
-                    if let Some(file) = self.files.get_mut(&number) {
-                        file.named = false;
-                    }
-                    self.look(number);
-                }
-                None => {
-                    if !self.lose(number, take) {
-                        return false;
-                    }
-                }
-            }
-        }
-        true
-    }
-
-    /// Files of saved places that got a name meanwhile that no pattern leads to: what is unread of them is read.
-    fn look_for_renamed(&mut self, folders: &mut Folders, take: &mut Take<'_>) -> bool {
-        let mut names: HashMap<PathBuf, HashMap<u64, PathBuf>> = HashMap::new();
-        for known in self.gone.positions().cloned().collect::<Vec<_>>() {
-            let folder = known.path.parent().unwrap_or(Path::new("")).to_path_buf();
-            let inodes = names.entry(folder).or_insert_with_key(|folder| files_by_inode(&self.disk, folders, folder));
-            let Some(path) = inodes.get(&known.identity.inode) else { continue };
-            let Ok(stat) = self.disk.stat(path) else { continue };
-            let is_it = inode_of(&stat) == (known.identity.device, known.identity.inode)
-                && !self.by_inode.contains_key(&inode_of(&stat))
-                && self.is_proved(path, &known);
-            if is_it && !self.adopt(path.clone(), &stat, false, None, take) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Whether the bytes at a path show that it is a known file; its inode alone proves nothing, since it may have
-    /// been used again.
-    fn is_proved(&self, path: &Path, known: &Position) -> bool {
-        known.identity.head.bytes > 0
-            && self.disk.open(path).is_ok_and(|file| gone::fits(&file, known).unwrap_or(false))
-    }
-
     /// A file that cannot be read any more: what is known of it is kept for the one that may turn out to be it.
     pub(super) fn lose(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
         let Some(file) = self.files.remove(&number) else { return true };
-        self.opened -= usize::from(file.is_open());
+        self.open.remove(&number);
         if self.by_inode.get(&file.inode()) == Some(&number) {
             self.by_inode.remove(&file.inode());
         }
@@ -504,160 +353,6 @@ impl<D: Disk> Machine<D> {
         take(Told::Ended { file: number })
     }
 
-    /// Begins to follow a file that was not, or that was another (`instead`) until now.
-    pub(super) fn adopt(
-        &mut self,
-        path: PathBuf,
-        stat: &Stat,
-        first: bool,
-        instead: Option<FileNumber>,
-        take: &mut Take<'_>,
-    ) -> bool {
-        let found = self.disk.open(&path).and_then(|file| {
-            // between looking and opening the name may have gone to another file
-            if inode_of(&file.stat()?) != inode_of(stat) {
-                return Err(io::ErrorKind::NotFound.into());
-            }
-            let is_packed = Compression::of(&read_some(&file, 0, 4)?).is_some();
-            if is_packed { Ok(None) } else { self.recognise(&file, &path, stat, first).map(Some) }
-        });
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                self.stale |= error.kind() == io::ErrorKind::NotFound;
-                self.trouble(&path, &error);
-                return true;
-            }
-        };
-        self.troubled.remove(&path);
-        let Some(Found { mark, head, was, after }) = found else {
-            let number = self.track(path, stat, &[], Mark::start(), Form::Settling(*stat, self.now));
-            if let Some(file) = self.files.get_mut(&number) {
-                file.instead = instead;
-            }
-            return true;
-        };
-        let number = self.track(path, stat, &head, mark, Form::Plain(None));
-        // what was read to its end before needs no second look
-        if was.is_some() && mark.offset == stat.bytes {
-            if let Some(file) = self.files.get_mut(&number) {
-                (file.stat, file.sure) = (Some(*stat), true);
-            }
-        } else {
-            self.queue(number);
-        }
-        self.begin(number, was.as_ref(), after.or(instead), take)
-    }
-
-    /// A file more.
-    pub(super) fn track(
-        &mut self,
-        path: PathBuf,
-        stat: &Stat,
-        head: &[u8],
-        mark: Mark,
-        form: Form<D::File>,
-    ) -> FileNumber {
-        let identity = Identity { device: stat.device, inode: stat.inode, head: Print::head(head) };
-        let born = stat.born;
-        let number = self.next;
-        self.next += 1;
-        let tracked = Tracked {
-            path: path.clone(),
-            identity,
-            mark,
-            born,
-            stat: None,
-            sure: false,
-            half: 0,
-            form,
-            began: false,
-            instead: None,
-            named: true,
-            seen: self.scans,
-            active: self.now,
-            queued: false,
-        };
-        self.by_inode.insert(tracked.inode(), number);
-        self.by_path.insert(path, number);
-        self.files.insert(number, tracked);
-        number
-    }
-
-    /// Tells that a file began.
-    pub(super) fn begin(
-        &mut self,
-        number: FileNumber,
-        was: Option<&Position>,
-        after: Option<FileNumber>,
-        take: &mut Take<'_>,
-    ) -> bool {
-        let Some(file) = self.files.get_mut(&number) else { return true };
-        file.began = true;
-        let after = after.or(file.instead.take());
-        take(Told::Began { file: number, position: &file.position(), was, after })
-    }
-
-    /// From where on a file is to be read that is not compressed, and as which known one: the rule of recognition.
-    fn recognise(&mut self, file: &D::File, path: &Path, stat: &Stat, first: bool) -> io::Result<Found> {
-        let beginning = read_some(file, 0, HEAD)?;
-        let by_head = self.gone.of_head(&beginning);
-        let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| gone::may_have_moved(known, path, stat));
-        let moved: Vec<u64> = by_head.into_iter().filter(moved).collect();
-        for candidates in [self.gone.of_inode(stat), moved] {
-            let mut best: Option<(u64, u64)> = None;
-            for number in candidates {
-                let Some(known) = self.gone.get(number) else { continue };
-                if best.is_none_or(|(_, offset)| known.mark.offset > offset) && gone::fits(file, known)? {
-                    best = Some((number, known.mark.offset));
-                }
-            }
-            if let Some(known) = best.and_then(|(number, _)| self.gone.remove(number)) {
-                let Place { position, file: after, .. } = known;
-                let head = beginning[..usize::from(position.identity.head.bytes).min(beginning.len())].to_vec();
-                return Ok(Found { mark: position.mark, head, was: Some(position), after });
-            }
-        }
-        let (offset, after) = match self.copied(file, &beginning, stat) {
-            Some((offset, original)) => (offset, Some(original)),
-            None if first && self.rules.from_end => {
-                (last_line_end(file, stat.bytes, self.limits.line_bytes_max as u64)?, None)
-            }
-            None => (0, None),
-        };
-        let before = read_some(file, offset.saturating_sub(TAIL as u64), offset.min(TAIL as u64) as usize)?;
-        let head = beginning[..usize::try_from(offset).unwrap_or(HEAD).min(beginning.len())].to_vec();
-        Ok(Found { mark: Mark { offset, tail: Print::tail(&before) }, head, was: None, after })
-    }
-
-    /// How far a file is a copy of one that is followed, such as the copy of copytruncate: as much as was read
-    /// there is not read again.
-    fn copied(&self, file: &D::File, beginning: &[u8], stat: &Stat) -> Option<(u64, FileNumber)> {
-        if beginning.len() < HEAD {
-            return None;
-        }
-        let head = Print::head(beginning);
-        let originals = self.files.iter().filter(|(_, known)| known.began && known.identity.head == head);
-        let mut copied = None;
-        for (number, known) in originals {
-            let offset = known.mark.offset.min(stat.bytes);
-            let from = offset.saturating_sub(TAIL as u64);
-            let same = |original: &D::File| {
-                let of = |file: &D::File| read_some(file, from, (offset - from) as usize).ok();
-                original.stat().is_ok_and(|stat| inode_of(&stat) == known.inode()) && of(original) == of(file)
-            };
-            let is_copy = match &known.form {
-                Form::Plain(Some(open)) => same(&open.file),
-                Form::Plain(None) => self.disk.open(&known.path).is_ok_and(|original| same(&original)),
-                _ => false,
-            };
-            if is_copy {
-                copied = copied.max(Some((offset, *number)));
-            }
-        }
-        copied
-    }
-
     /// Closes a file; one without a name is lost with that.
     pub(super) fn close(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
         let Some(file) = self.files.get_mut(&number) else { return true };
@@ -666,7 +361,7 @@ impl<D: Disk> Machine<D> {
         }
         if let Form::Plain(open @ Some(_)) = &mut file.form {
             *open = None;
-            self.opened -= 1;
+            self.open.remove(&number);
         }
         true
     }
@@ -674,8 +369,9 @@ impl<D: Disk> Machine<D> {
     /// Makes room for one more open file: the one closed is of those with nothing to read the one quiet for longest.
     /// False if there is none that may be closed.
     pub(super) fn make_room(&mut self, take: &mut Take<'_>) -> bool {
-        while self.opened >= self.rules.open_files_max {
-            let plain = self.files.iter().filter(|(_, file)| matches!(file.form, Form::Plain(Some(_))));
+        while self.open.len() >= self.rules.open_files_max {
+            let open = self.open.iter().filter_map(|number| Some((number, self.files.get(number)?)));
+            let plain = open.filter(|(_, file)| matches!(file.form, Form::Plain(_)));
             // what has no name cannot be opened again
             let closable = plain.filter(|(_, file)| !file.queued || file.named);
             let oldest = closable.min_by_key(|(_, file)| (file.queued, !file.named, file.active));
@@ -714,23 +410,4 @@ impl Stat {
     pub fn changed(&self, now: &Stat) -> bool {
         (self.bytes, self.written, self.touched, self.born) != (now.bytes, now.written, now.touched, now.born)
     }
-}
-
-fn files_by_inode(disk: &impl Disk, folders: &mut Folders, folder: &Path) -> HashMap<u64, PathBuf> {
-    let entries = folders.list(disk, folder).iter().filter(|entry| entry.kind == Kind::File);
-    entries.map(|entry| (entry.inode, folder.join(&entry.name))).collect()
-}
-
-/// Where the last whole line ends, looked for as far back as a line may be long.
-fn last_line_end(file: &impl OpenFile, bytes: u64, line_bytes_max: u64) -> io::Result<u64> {
-    let mut end = bytes;
-    while end > 0 && bytes - end < line_bytes_max {
-        let from = end.saturating_sub(64 << 10);
-        let some = read_some(file, from, (end - from) as usize)?;
-        if let Some(at) = memchr::memrchr(b'\n', &some) {
-            return Ok(from + at as u64 + 1);
-        }
-        end = from;
-    }
-    Ok(if end == 0 { 0 } else { bytes })
 }

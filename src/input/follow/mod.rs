@@ -11,11 +11,13 @@
 //! One thread reads all files: [`machine`] decides, and knows neither clock nor thread; here it gets the time, what
 //! [`watch`] says to have changed, and an [`Intake`] for what it read.
 
+mod adopt;
 pub mod disk;
 mod gone;
 pub mod machine;
 mod packed;
 pub mod pattern;
+mod scan;
 mod turn;
 mod watch;
 
@@ -24,10 +26,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::identity::{FileKey, Identity, Position};
+use super::identity::{FileKey, Identity, Mark, Position};
 use super::{Draft, Intake, file};
 use crate::ack::Shared;
 use crate::batch::Source;
+use crate::codec::Block;
+use crate::pool::Buffer;
 use disk::Real;
 use machine::{FileNumber, Machine, Rules, Told};
 use pattern::Paths;
@@ -61,7 +65,7 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
     while intake.is_running() {
         let stepped = began.elapsed();
         let next = machine.step(stepped, &hints, &mut |told| {
-            let draft = lanes.hear(told, &intake.shared);
+            let draft = if intake.is_running() { lanes.hear(told, &intake.shared) } else { return false };
             draft.is_none_or(|draft| intake.submit(draft))
         });
         watch.follow(machine.folders());
@@ -108,6 +112,8 @@ struct Followed {
     lane: usize,
     key: Arc<FileKey>,
     source: Arc<Source>,
+    /// Up to where it was handed over.
+    mark: Mark,
 }
 
 /// Makes blocks of what the machine tells, each with its place in the ledger.
@@ -123,14 +129,13 @@ impl Lanes {
         match told {
             Told::Began { file, position, was, after } => self.begin(file, position, was, after, shared),
             Told::Moved { file, path } => {
-                if let Some(followed) = self.files.get_mut(&file) {
-                    let FileKey { identity, number, .. } = *followed.key;
-                    let key = FileKey { path: path.to_path_buf(), identity, number };
-                    followed.key = Arc::new(key);
-                    followed.source = Arc::new(source(path, &followed.key.identity, &followed.source.head));
-                }
+                let followed = self.files.get_mut(&file)?;
+                let FileKey { identity, number, .. } = *followed.key;
+                followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity, number });
+                followed.source = Arc::new(source(path, &identity, &followed.source.head));
+                self.claim(file)
             }
-            Told::Lines { file, mut block, head, identity, mark } => {
+            Told::Lines { file, block, head, identity, mark } => {
                 let followed = self.files.get_mut(&file)?;
                 if identity != followed.key.identity {
                     let FileKey { path, number, .. } = &*followed.key;
@@ -139,20 +144,16 @@ impl Lanes {
                 if head.len() > followed.source.head.len() {
                     followed.source = Arc::new(source(&followed.key.path, &identity, head));
                 }
-                let lane = &mut self.lanes[followed.lane];
-                block.mark = Some(mark);
-                let number = lane.number;
-                lane.number += 1;
-                let (source, file) = (followed.source.clone(), Some(followed.key.clone()));
-                return Some(Draft { partition: lane.partition, number, block, source, file });
+                followed.mark = mark;
+                self.draft(file, block)
             }
             // it may turn up again, by another name or compressed
-            Told::Ended { .. } => {}
+            Told::Ended { .. } => None,
             Told::Forgotten { file, .. } => {
                 file.map(|file| self.files.remove(&file));
+                None
             }
         }
-        None
     }
 
     fn begin(
@@ -162,33 +163,36 @@ impl Lanes {
         was: Option<&Position>,
         after: Option<FileNumber>,
         shared: &Shared,
-    ) {
+    ) -> Option<Draft> {
         let ledger = &mut shared.lock().1;
+        let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
+        let lane = lane.unwrap_or_else(|| {
+            self.lanes.push(Lane { partition: ledger.partition(position.mark.offset), number: 0 });
+            self.lanes.len() - 1
+        });
         let number = ledger.number_file();
         let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity, number });
-        let lane = match after.and_then(|after| self.files.get(&after)).map(|before| before.lane) {
-            Some(lane) => {
-                // the place is saved under its new name once all before it is settled
-                let Lane { partition, number } = &mut self.lanes[lane];
-                ledger.claim(*partition, *number, (key.clone(), position.mark));
-                *number += 1;
-                lane
-            }
-            None => {
-                // a place that no lines lead to is saved at once: reading that begins at a file's end, or under a new
-                // name
-                let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-                let partition = if is_saved {
-                    ledger.partition(position.mark.offset)
-                } else {
-                    ledger.partition_moved((key.clone(), position.mark))
-                };
-                self.lanes.push(Lane { partition, number: 0 });
-                self.lanes.len() - 1
-            }
-        };
         let source = Arc::new(source(&position.path, &position.identity, &[]));
-        self.files.insert(file, Followed { lane, key, source });
+        self.files.insert(file, Followed { lane, key, source, mark: position.mark });
+        // a place that no line leads to: behind what is left out, or under another name than it was saved with
+        let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
+        if is_saved { None } else { self.claim(file) }
+    }
+
+    /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
+    fn claim(&mut self, file: FileNumber) -> Option<Draft> {
+        let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
+        self.draft(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None })
+    }
+
+    fn draft(&mut self, file: FileNumber, mut block: Block) -> Option<Draft> {
+        let followed = self.files.get(&file)?;
+        let lane = &mut self.lanes[followed.lane];
+        let number = lane.number;
+        lane.number += 1;
+        block.mark = Some(followed.mark);
+        let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
+        Some(Draft { partition: lane.partition, number, block, source, file: key })
     }
 }
 

@@ -1,5 +1,6 @@
 //! One turn of reading a file: a block's worth of it, checked after it was read to be of the same file still.
 
+use std::collections::HashMap;
 use std::io;
 
 use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
@@ -63,7 +64,9 @@ impl<D: Disk> Machine<D> {
         let was_open = file.is_open();
         let flush = file.stat.is_some() && idle_flush.is_some_and(|wait| now >= file.active + wait);
         let got = read(&self.disk, file, self.limits, &self.pool, flush);
-        self.opened = self.opened + usize::from(file.is_open()) - usize::from(was_open);
+        if file.is_open() {
+            self.open.insert(number);
+        }
         match got {
             Ok(Got::Blocks { blocks, end, half, stat }) => {
                 for (block, tail) in blocks {
@@ -95,7 +98,7 @@ impl<D: Disk> Machine<D> {
             }
             Ok(Got::Compressed(stat)) => {
                 file.form = Form::Settling(stat, now);
-                self.opened -= 1;
+                self.open.remove(&number);
                 true
             }
             Err(error) => {
@@ -148,10 +151,10 @@ impl<D: Disk> Machine<D> {
         let mark = Mark { offset: text.offset, tail: text.tail.print() };
         let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
         let form = Form::Packed(Box::new((text, cutter)), stat);
-        self.opened += 1;
         if is_own || !began {
             let Some(file) = self.files.get_mut(&number) else { return true };
             (file.identity, file.mark, file.form) = (identity, mark, form);
+            self.open.insert(number);
             self.queue(number);
             return is_own || self.begin(number, was.as_ref(), after, take);
         }
@@ -161,6 +164,7 @@ impl<D: Disk> Machine<D> {
         }
         let instead = number;
         let number = self.track(path, &stat, &head, mark, form);
+        self.open.insert(number);
         self.queue(number);
         self.begin(number, was.as_ref(), after.or(Some(instead)), take)
     }
@@ -170,6 +174,13 @@ impl<D: Disk> Machine<D> {
     fn place_in(&self, number: FileNumber, stat: &Stat, mut text: Text) -> Option<(Text, Option<Known>)> {
         let file = self.files.get(&number)?;
         let inode = file.inode();
+        // a digest for each length, not for each file
+        let mut heads: HashMap<u16, Print> = HashMap::new();
+        let mut begins = |head: &Print| {
+            let beginning = text.beginning.get(..usize::from(head.bytes));
+            beginning
+                .is_some_and(|beginning| *heads.entry(head.bytes).or_insert_with(|| Print::head(beginning)) == *head)
+        };
         let mut known: Vec<Known> = Vec::new();
         if file.began {
             known.push((file.position(), Origin::Own));
@@ -177,9 +188,13 @@ impl<D: Disk> Machine<D> {
         let gone = self.gone.of_inode(stat).into_iter().chain(self.gone.of_head(&text.beginning));
         known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Origin::Gone(place)))));
         let others = self.files.iter().filter(|(other, file)| **other != number && file.began);
-        known.extend(others.map(|(other, file)| (file.position(), Origin::Other(*other))));
+        known.extend(
+            others
+                .filter(|(_, file)| begins(&file.identity.head))
+                .map(|(other, file)| (file.position(), Origin::Other(*other))),
+        );
         known.retain(|(position, _)| {
-            position.identity.head.begins(&text.beginning)
+            begins(&position.identity.head)
                 && (may_be_packed(position) || (position.identity.device, position.identity.inode) == inode)
         });
         known.sort_by_key(|(position, _)| position.mark.offset);
@@ -221,7 +236,7 @@ impl<D: Disk> Machine<D> {
             return true;
         }
         (file.form, file.stat, file.sure, file.half) = (Form::Unpacked, Some(stat), true, 0);
-        self.opened -= 1;
+        self.open.remove(&number);
         if let Some(error) = broken {
             tracing::error!(path = %path.display(), %error, "compressed data is damaged; what stands behind is left out");
         }

@@ -1,0 +1,463 @@
+//! Saved positions: a second `--once` run reads what is new, whatever became of the files meanwhile; what is wrong
+//! with the state is said; and a process that is killed at any moment writes no row twice.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::rig::{Onceline, Run, Stub};
+
+const SQLITE: &str = "type = \"sqlite\"\npath = \"{dir}/out.sqlite\"";
+const NDJSON: &str = "type = \"ndjson\"\npath = \"{dir}/out.ndjson\"";
+
+/// Reads the files in `in/`; positions are in the database, or in the state folder.
+fn reading(output: &str) -> Onceline {
+    let onceline = Onceline::new(&format!(
+        "[[input]]\ntype = \"file\"\npaths = [\"{{dir}}/in/*\"]\ncodec = \"json\"\n\
+         [id]\nscheme = \"hash\"\nmethod = \"SHA256\"\n[index]\nname = \"lines\"\n\
+         [output]\n{output}\n[tuning]\nbatch_bytes = \"4KiB\"\nworkers = 2\n"
+    ));
+    fs::create_dir(onceline.path("in")).expect("a folder");
+    onceline.args(&["--once"])
+}
+
+fn lines(numbers: std::ops::Range<u64>) -> String {
+    numbers.map(|n| format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n}}}\n")).collect()
+}
+
+fn append(path: &Path, text: &str) {
+    let mut file = OpenOptions::new().create(true).append(true).open(path).expect("open");
+    file.write_all(text.as_bytes()).expect("append");
+}
+
+fn gzip(from: &Path, to: &Path) {
+    let mut gzip = flate2::write::GzEncoder::new(fs::File::create(to).expect("a file"), flate2::Compression::fast());
+    gzip.write_all(&fs::read(from).expect("a text")).and_then(|()| gzip.try_finish()).expect("compress");
+    fs::remove_file(from).expect("remove");
+}
+
+/// What was read, in the two places where positions are saved.
+fn check(change: impl Fn(&Path), new: u64, duplicates: u64) {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        let folder = onceline.path("in");
+        append(&folder.join("a"), &lines(0..1000));
+        append(&folder.join("b"), &lines(1000..1002));
+        let run = onceline.run(b"").settled();
+        assert_eq!(run.counts(["events_in", "created"]), [1002, 1002], "{output}");
+        change(&folder);
+        let run = onceline.run(b"").settled();
+        // nobody is asked with ndjson: all counts as created
+        let duplicates = if output == SQLITE { duplicates } else { 0 };
+        assert_eq!(run.counts(["events_in", "duplicates"]), [new, duplicates], "{output} {}", run.stderr);
+        let run = onceline.run(b"").settled();
+        assert_eq!(run.count("events_in"), 0, "{output}: a third run {}", run.stderr);
+    }
+}
+
+#[test]
+fn nothing_new() {
+    check(|_| {}, 0, 0);
+}
+
+#[test]
+fn files_that_grow_and_new_ones() {
+    check(
+        |folder| {
+            append(&folder.join("a"), &lines(2000..2010));
+            append(&folder.join("b"), &lines(3000..3500));
+            append(&folder.join("c"), &lines(4000..4001));
+        },
+        511,
+        0,
+    );
+}
+
+#[test]
+fn files_renamed_compressed_and_copied_back() {
+    check(
+        |folder| {
+            append(&folder.join("a"), &lines(2000..2010));
+            fs::rename(folder.join("a"), folder.join("a.1")).expect("rename");
+            append(&folder.join("a"), &lines(5000..5007));
+        },
+        17,
+        0,
+    );
+    check(
+        |folder| {
+            append(&folder.join("a"), &lines(2000..2010));
+            gzip(&folder.join("a"), &folder.join("a.gz"));
+            gzip(&folder.join("b"), &folder.join("b.gz"));
+            // perhaps with the inode of one of those
+            append(&folder.join("a"), &lines(5000..5007));
+            append(&folder.join("b"), &lines(6000..6001));
+        },
+        18,
+        0,
+    );
+    check(
+        |folder| {
+            let text = fs::read(folder.join("a")).expect("a text");
+            fs::remove_file(folder.join("a")).expect("remove");
+            fs::write(folder.join("restored"), text).expect("write");
+        },
+        0,
+        0,
+    );
+}
+
+#[test]
+fn files_cut_short_or_replaced() {
+    // shorter than the position, then as long, then longer
+    for count in [1, 1000, 1500] {
+        check(|folder| fs::write(folder.join("a"), lines(10_000..10_000 + count)).expect("write"), count, 0);
+    }
+    // as copytruncate does it: the copy goes on where the file was left
+    check(
+        |folder| {
+            append(&folder.join("a"), &lines(2000..2010));
+            fs::copy(folder.join("a"), folder.join("a.1")).expect("copy");
+            fs::write(folder.join("a"), lines(5000..5003)).expect("write");
+        },
+        13,
+        0,
+    );
+    // a copy beside a file that is still there is another file
+    check(|folder| fs::copy(folder.join("a"), folder.join("copy")).map(drop).expect("copy"), 1000, 1000);
+}
+
+/// Of an unfinished last line each run makes an event, and the position stays before it.
+#[test]
+fn a_half_line_is_read_again_whole() {
+    let onceline = reading(SQLITE);
+    let path = onceline.path("in/a");
+    let text = "{\"@timestamp\":\"2026-03-01T10:00:00Z\"";
+    append(&path, &(lines(0..3) + text + ",\"n\":7}"));
+    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [4, 0]);
+    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 1]);
+    // the line gets its end: the same event
+    append(&path, "\n");
+    assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 1]);
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
+    // a line that is half an object is a dead letter, and the whole line is an event
+    append(&path, text);
+    assert_eq!(onceline.run(b"").settled().counts(["events_in", "dead_lettered"]), [1, 1]);
+    append(&path, ",\"n\":8}\n");
+    assert_eq!(onceline.run(b"").settled().counts(["events_in", "created"]), [1, 1]);
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
+}
+
+#[test]
+fn lines_that_become_no_document_move_positions_too() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        append(&onceline.path("in/a"), &"no json\n".repeat(3000));
+        assert_eq!(onceline.run(b"").settled().counts(["events_in", "dead_lettered"]), [3000, 3000]);
+        let run = onceline.run(b"").settled();
+        assert_eq!((run.count("events_in"), run.dead_letters.len()), (0, 3000));
+    }
+}
+
+#[test]
+fn from_start_reads_all_and_saves_again() {
+    for output in [SQLITE, NDJSON] {
+        let mut onceline = reading(output);
+        append(&onceline.path("in/a"), &lines(0..100));
+        assert_eq!(onceline.run(b"").settled().count("events_in"), 100);
+        onceline = onceline.args(&["--from-start"]);
+        assert_eq!(onceline.run(b"").settled().count("events_in"), 100);
+        let show = positions(&onceline, "show", &["--json"]);
+        assert_eq!(super::json(show.stdout.as_bytes())["files"][0]["percent"], 100, "{show:?}");
+    }
+}
+
+/// A run that is told to stop saves how far it came.
+#[test]
+fn stopped_in_the_middle() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        append(&onceline.path("in/a"), &lines(0..60_000));
+        let out = onceline.path(if output == SQLITE { "out.sqlite-wal" } else { "out.ndjson" });
+        let running = onceline.start(b"");
+        let started = Instant::now();
+        while fs::metadata(&out).map_or(0, |meta| meta.len()) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        running.signal(Signal::TERM);
+        let before = running.wait().settled().count("events_in");
+        assert!(before < 60_000, "it was not stopped in the middle");
+        let run = onceline.run(b"").settled();
+        assert_eq!(run.counts(["events_in", "duplicates"]), [60_000 - before, 0], "{output}");
+    }
+}
+
+fn positions(onceline: &Onceline, command: &str, args: &[&str]) -> Run {
+    let all = [&["positions", command, "pipeline.toml", "--state", "state"], args].concat();
+    onceline.call(&all, b"")
+}
+
+#[test]
+fn positions_are_shown_and_forgotten() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        assert_eq!(positions(&onceline, "show", &["--json"]).stdout, "{\"files\":[]}\n");
+        assert_eq!(positions(&onceline, "reset", &["--yes"]).status, Some(0), "nothing to forget");
+        append(&onceline.path("in/a"), &lines(0..100));
+        append(&onceline.path("in/b"), &lines(100..200));
+        onceline.run(b"").settled();
+        append(&onceline.path("in/b"), &lines(200..300));
+        fs::remove_file(onceline.path("in/a")).expect("remove");
+        append(&onceline.path("in/c.gz"), "");
+
+        let size = lines(100..200).len();
+        let run = positions(&onceline, "show", &["--json"]);
+        let shown = super::json(run.stdout.as_bytes());
+        let [a, b] = shown["files"].as_array().expect("files").as_slice() else { panic!("{shown}") };
+        assert_eq!(b["path"], json!(onceline.path("in/b")));
+        let numbers = |file: &Value| ["offset", "size", "percent"].map(|key| file[key].as_u64());
+        assert_eq!(numbers(b), [Some(size as u64), Some(2 * size as u64), Some(50)]);
+        assert_eq!((&a["is_there"], &a["size"], &b["is_there"]), (&json!(false), &Value::Null, &json!(true)));
+        let run = positions(&onceline, "show", &[]);
+        assert!(run.stdout.contains("in/b\n") && run.stdout.contains("in/a (gone"), "{}", run.stdout);
+
+        let run = positions(&onceline, "reset", &[]);
+        assert!(run.status == Some(2) && run.stderr.contains("--yes"), "{run:?}");
+        let run = positions(&onceline, "reset", &["--yes", "in/none"]);
+        assert!(run.status == Some(1) && run.stderr.contains("no position is saved of"), "{run:?}");
+        assert_eq!(positions(&onceline, "reset", &["--yes", "in/b"]).status, Some(0));
+        assert_eq!(super::json(positions(&onceline, "show", &["--json"]).stdout.as_bytes())["files"], json!([a]));
+        assert_eq!(onceline.run(b"").settled().count("events_in"), 200);
+        assert_eq!(positions(&onceline, "reset", &["--yes"]).status, Some(0));
+        assert_eq!(onceline.run(b"").settled().count("events_in"), 200);
+    }
+}
+
+#[test]
+fn positions_that_cannot_be_used_stop_a_run() {
+    let onceline = reading(NDJSON);
+    append(&onceline.path("in/a"), &lines(0..100));
+    onceline.run(b"").settled();
+    let path = onceline.path("state/positions.json");
+    let good = fs::read_to_string(&path).expect("positions");
+    for wrong in ["", "{", &good[..good.len() - 9], &good.replace("\"version\":1", "\"version\":3")] {
+        fs::write(&path, wrong).expect("write");
+        for run in
+            [onceline.run(b""), positions(&onceline, "show", &[]), positions(&onceline, "reset", &["--yes", "in/a"])]
+        {
+            assert_eq!(run.status, Some(1), "{wrong} {}", run.stderr);
+            for said in ["state/positions.json", "onceline positions reset"] {
+                assert!(run.stderr.contains(said), "{wrong} {}", run.stderr);
+            }
+        }
+        assert_eq!(fs::read_to_string(&path).expect("positions"), wrong, "what cannot be used is kept");
+    }
+    assert_eq!(positions(&onceline, "reset", &["--yes"]).status, Some(0));
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 100);
+    let mode = |name: &str| fs::metadata(onceline.path(name)).expect("state").permissions().mode() & 0o777;
+    assert_eq!(["state", "state/positions.json", "state/lock"].map(mode), [0o700, 0o600, 0o600]);
+
+    let onceline = reading(SQLITE);
+    append(&onceline.path("in/a"), &lines(0..100));
+    onceline.run(b"").settled();
+    let connection = rusqlite::Connection::open(onceline.path("out.sqlite")).expect("a database");
+    connection.execute("UPDATE _onceline_positions SET version = 9", []).expect("another version");
+    let run = onceline.run(b"");
+    assert!(run.status == Some(1) && run.stderr.contains("_onceline_positions"), "{run:?}");
+    assert_eq!(positions(&onceline, "reset", &["--yes"]).status, Some(0));
+    assert_eq!(onceline.run(b"").settled().count("duplicates"), 100);
+}
+
+/// A folder in the draft's place stands for a disk that takes nothing: it delivers all, and says once what it cannot.
+#[test]
+fn positions_that_cannot_be_saved() {
+    let onceline = reading(NDJSON);
+    append(&onceline.path("in/a"), &lines(0..1000));
+    let blocked = onceline.path("state/positions.json.new");
+    fs::create_dir_all(&blocked).expect("a folder");
+    let run = onceline.run(b"").adds_up();
+    assert_eq!((run.status, run.count("created")), (Some(1), 1000), "{}", run.stderr);
+    assert_eq!(run.stderr.matches("positions cannot be saved").count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("positions are not saved: the next run reads some of it again"), "{}", run.stderr);
+    fs::remove_dir(&blocked).expect("remove");
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 1000);
+    assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
+}
+
+#[test]
+fn one_process_on_a_state_folder() {
+    let onceline = Onceline::new(
+        "[[input]]\ntype = \"stdin\"\n[id]\nscheme = \"hash\"\nmethod = \"SHA256\"\n[time]\nmissing = \"now\"\n\
+         [index]\nname = \"lines\"\n[output]\ntype = \"stdout\"\n",
+    );
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let running = onceline.start_fed(move |mut pipe| {
+        pipe.write_all(b"a line\n").expect("write");
+        let _ = wait.recv();
+    });
+    let started = Instant::now();
+    while fs::read_to_string(onceline.path("state/lock")).unwrap_or_default().trim().is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(60), "no lock");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let held = fs::read_to_string(onceline.path("state/lock")).expect("a lock");
+    let run = onceline.call(&["run", "pipeline.toml", "--state", "state"], b"another\n");
+    assert!(run.status == Some(1) && run.stdout.is_empty(), "{run:?}");
+    let said = format!("in use by another onceline, process {}", held.trim());
+    assert!(run.stderr.contains(&said), "{}", run.stderr);
+    let run = positions(&onceline, "reset", &["--yes"]);
+    assert!(run.status == Some(1) && run.stderr.contains("in use by another onceline"), "{run:?}");
+    assert_eq!(positions(&onceline, "show", &[]).status, Some(0));
+    drop(release);
+    running.wait().settled();
+    assert_eq!(onceline.run(b"a line\n").settled().count("events_in"), 1, "standard input has no position");
+}
+
+#[test]
+fn two_pipelines_do_not_share_positions() {
+    let onceline = reading(NDJSON);
+    fs::copy(onceline.path("pipeline.toml"), onceline.path("other.toml")).expect("copy");
+    let run = onceline.call(&["run", "--once", "pipeline.toml", "other.toml", "--state", "s"], b"");
+    assert!(run.status == Some(2) && run.stderr.contains("save positions in"), "{run:?}");
+}
+
+/// Of an event with its line feed: a divisor of a page, so that no reader sees a part of a line.
+const LINE_BYTES: usize = 128;
+
+/// One of `n` lines of equal length; every seventh is no event.
+fn padded(n: u64) -> String {
+    let text = if is_event(n) {
+        format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n}}}")
+    } else {
+        format!("no event {n} ")
+    };
+    format!("{text:<width$}\n", width = LINE_BYTES - 1)
+}
+
+fn is_event(n: u64) -> bool {
+    n % 7 != 3
+}
+
+/// Files that grow, are rotated and compressed while the program is killed again and again.
+struct Chaos {
+    seed: u64,
+    killed: u64,
+    runs: u64,
+    lines: u64,
+}
+
+impl Chaos {
+    /// Kills `kills` runs, or as many as the environment says, each within `wait_ms_max`; then lets one come to its
+    /// end.
+    fn run(onceline: &Onceline, kills: u64, wait_ms_max: u64) -> Chaos {
+        let given = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+        let kills = given("ONCELINE_TEST_KILLS").unwrap_or(kills);
+        let seed = given("ONCELINE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let folder = onceline.path("in");
+        let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+        // a line must not be written to a file that is just compressed
+        let rotating = Mutex::new(());
+        let (mut killed, mut runs) = (0, 0);
+        std::thread::scope(|scope| {
+            let fork = random.fork();
+            scope.spawn(|| grow(&folder, fork, &rotating, &written, &ends));
+            while killed < kills {
+                let running = onceline.start(b"");
+                std::thread::sleep(Duration::from_micros(random.u64(2_000..wait_ms_max * 1000)));
+                running.signal(Signal::KILL);
+                let run = running.wait();
+                runs += 1;
+                killed += u64::from(run.status.is_none());
+                assert!(run.status.is_none_or(|status| status == 0), "seed {seed}: {}", run.stderr);
+                let _guard = rotating.lock().expect("no panic");
+                rotate(&folder, &mut random);
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        while onceline.run(b"").settled().count("events_in") > 0 {
+            runs += 1;
+        }
+        Chaos { seed, killed, runs, lines: written.into_inner() }
+    }
+
+    /// Every event is there once, every other line is a dead letter at least once.
+    fn check(&self, onceline: &Onceline, mut events: Vec<u64>, what: &str) {
+        let Chaos { seed, killed, runs, lines } = self;
+        events.sort_unstable();
+        assert_eq!(events, (0..*lines).filter(|n| is_event(*n)).collect::<Vec<u64>>(), "seed {seed}");
+        let letters = onceline.run(b"").dead_letters;
+        let said: BTreeSet<String> = letters.iter().map(|letter| letter["event"].to_string()).collect();
+        let want = (0..*lines).filter(|n| !is_event(*n)).map(|n| json!(padded(n).trim_end_matches('\n')).to_string());
+        assert_eq!(said, want.collect(), "seed {seed}");
+        eprintln!(
+            "killed {killed} of {runs} runs over {lines} lines: {} events, {what}; {} dead letters, {} of them twice; \
+             seed {seed}",
+            events.len(),
+            said.len(),
+            letters.len() - said.len()
+        );
+    }
+}
+
+fn grow(folder: &Path, mut random: fastrand::Rng, rotating: &Mutex<()>, written: &AtomicU64, ends: &AtomicBool) {
+    while !ends.load(Ordering::Relaxed) {
+        let path = folder.join(format!("{}.log", random.u8(0..6)));
+        let from = written.load(Ordering::Relaxed);
+        let count = random.u64(1..120);
+        let text: String = (from..from + count).map(padded).collect();
+        let guard = rotating.lock().expect("no panic");
+        append(&path, &text);
+        drop(guard);
+        written.store(from + count, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(random.u64(0..4)));
+    }
+}
+
+/// Perhaps renames a file, or compresses one that was renamed.
+fn rotate(folder: &Path, random: &mut fastrand::Rng) {
+    let name = folder.join(format!("{}.log", random.u8(0..6)));
+    match random.u8(0..6) {
+        0 | 1 if name.try_exists().expect("a folder") => {
+            fs::rename(&name, folder.join(format!("{}.old", random.u32(..)))).expect("rename");
+        }
+        2 => {
+            let all = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+            if let Some(path) = all.filter(|path| path.extension().is_some_and(|end| end == "old")).min() {
+                gzip(&path, &path.with_extension("gz"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Rows commit with positions: none is missing, and none is written a second time.
+#[test]
+fn killed_at_random_moments_no_row_is_written_twice() {
+    let onceline = reading(SQLITE);
+    let chaos = Chaos::run(&onceline, 30, 90);
+    let rows = onceline.rows("out.sqlite");
+    let wrong: Vec<_> = rows.iter().filter(|row| row.version != 1).collect();
+    assert!(wrong.is_empty(), "seed {}: written twice: {wrong:?}", chaos.seed);
+    chaos.check(&onceline, rows.iter().filter_map(|row| row.source["n"].as_u64()).collect(), "no row written twice");
+}
+
+/// Positions in the state folder are up to a second old: none is missing, and what is sent again is found.
+#[test]
+fn killed_at_random_moments_nothing_is_missing_in_an_engine() {
+    let stub = Stub::new("");
+    let onceline = reading(&format!("type = \"elasticsearch\"\nhosts = [\"{}\"]\naction = \"create\"", stub.url));
+    let chaos = Chaos::run(&onceline, 12, 300);
+    let sent: usize = stub.ids().iter().map(Vec::len).sum();
+    let events = stub.docs().values().map(|source| source["n"].as_u64().expect("a number")).collect();
+    chaos.check(&onceline, events, &format!("{sent} sent"));
+}
