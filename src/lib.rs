@@ -28,7 +28,8 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved and saved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again).
+//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again),
+//! [`disk`] (what must last).
 //! [`mod@bench`] measures ids and the whole way.
 //!
 //! # One word per thing
@@ -105,6 +106,7 @@ pub mod ack;
 
 pub mod bench;
 pub mod date;
+pub mod disk;
 pub mod field;
 pub mod json;
 pub mod regexp;

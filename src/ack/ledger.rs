@@ -1,6 +1,6 @@
 //! Which batches of a partition are settled, and so how far its position may move: over settled ground only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +17,10 @@ pub struct Ledger {
     partitions: Vec<Partition>,
     /// Partitions whose position moved since it was last taken to be saved.
     moved: BTreeSet<u32>,
+    /// How many files were numbered.
+    files: u64,
+    /// Of each device and inode, the number of the last file whose position was taken.
+    newest: HashMap<(u64, u64), u64>,
     /// Positions of files that were found elsewhere, before they are read.
     noted: Vec<Position>,
 }
@@ -25,8 +29,9 @@ pub struct Ledger {
 struct Partition {
     /// Everything before this is settled.
     offset: u64,
-    /// The last claim of the batches that are settled with all before them.
-    claim: Option<Claim>,
+    /// Claims of the batches that are settled with all before them and were not taken since: the last of each file
+    /// (one that was copied, truncated or compressed shares its partition with what came of it).
+    claims: Vec<Claim>,
     /// Batches not settled, or settled above an open one.
     batches: BTreeMap<u64, Batch>,
     /// The batch up to which the position was given out before it was settled, by [`Ledger::take_moved_with`].
@@ -53,9 +58,15 @@ impl Ledger {
         let partition = self.partition(claim.1.offset);
         self.moved.insert(partition);
         if let Some(last) = self.partitions.last_mut() {
-            last.claim = Some(claim);
+            last.claims.push(claim);
         }
         partition
+    }
+
+    /// The number of a file that begins.
+    pub fn number_file(&mut self) -> u64 {
+        self.files += 1;
+        self.files
     }
 
     /// A file was found elsewhere: its position is saved under its new name with the next that is saved, before
@@ -83,11 +94,12 @@ impl Ledger {
         {
             let (number, batch) = first.remove_entry();
             part.offset = batch.span.end;
-            if batch.claim.is_some() {
-                part.claim = batch.claim;
-                if part.given.is_none_or(|given| given < number) {
-                    self.moved.insert(partition);
-                }
+            if let Some(claim) = batch.claim
+                && part.given.is_none_or(|given| given < number)
+            {
+                part.claims.retain(|(file, _)| file.number != claim.0.number);
+                part.claims.push(claim);
+                self.moved.insert(partition);
             }
         }
     }
@@ -97,35 +109,49 @@ impl Ledger {
         self.partitions.get(partition as usize).map(|part| part.offset)
     }
 
-    /// The position of a file: the claim of the last batch that is settled with all before it.
-    pub fn position(&self, partition: u32) -> Option<Position> {
-        let (file, mark) = self.partitions.get(partition as usize)?.claim.as_ref()?;
-        Some(file.at(*mark))
-    }
-
     pub fn has_moved(&self) -> bool {
         !self.moved.is_empty() || !self.noted.is_empty()
     }
 
     /// The positions that moved since this was last asked.
     pub fn take_moved(&mut self) -> Vec<Position> {
-        let (noted, moved) = (std::mem::take(&mut self.noted), std::mem::take(&mut self.moved));
-        noted.into_iter().chain(moved.into_iter().filter_map(|partition| self.position(partition))).collect()
+        let moved = std::mem::take(&mut self.moved);
+        self.positions(moved, None)
+    }
+
+    /// Positions of these partitions, and of a claim. Of a file that lost its inode to another, as when it was
+    /// truncated, none are given any more once the other has one: it would stand for the other's.
+    fn positions(&mut self, moved: BTreeSet<u32>, next: Option<Claim>) -> Vec<Position> {
+        let mut claims: Vec<Claim> = Vec::new();
+        for partition in moved {
+            claims.append(&mut self.partitions[partition as usize].claims);
+        }
+        claims.extend(next);
+        claims.sort_by_key(|(file, _)| file.number);
+        let mut positions = std::mem::take(&mut self.noted);
+        let mut taken = HashSet::new();
+        for (file, mark) in claims.iter().rev() {
+            let inode = (file.identity.device, file.identity.inode);
+            let newest = self.newest.entry(inode).or_default();
+            if *newest <= file.number && taken.insert(inode) {
+                *newest = file.number;
+                positions.push(file.at(*mark));
+            }
+        }
+        positions
     }
 
     /// The same, as it will be once batch `number` is settled too. The caller makes it so, or saves nothing.
     pub fn take_moved_with(&mut self, partition: u32, number: u64, claim: Option<&Claim>) -> Vec<Position> {
-        let (noted, mut moved) = (std::mem::take(&mut self.noted), std::mem::take(&mut self.moved));
+        let moved = std::mem::take(&mut self.moved);
         let mut next = None;
         if let (Some(claim), Some(part)) = (claim, self.partitions.get_mut(partition as usize))
             && part.batches.first_key_value().is_some_and(|(first, _)| *first == number)
         {
             part.given = Some(number);
-            moved.remove(&partition);
-            next = Some(claim.0.at(claim.1));
+            next = Some(claim.clone());
         }
-        let moved = moved.into_iter().filter_map(|partition| self.position(partition));
-        noted.into_iter().chain(moved).chain(next).collect()
+        self.positions(moved, next)
     }
 
     /// Bytes of all partitions before which all is settled.
@@ -147,7 +173,7 @@ mod tests {
 
     fn file(inode: u64) -> Arc<FileKey> {
         let identity = Identity { device: 1, inode, head: Print::head(b"") };
-        Arc::new(FileKey { path: format!("/{inode}").into(), identity })
+        Arc::new(FileKey { path: format!("/{inode}").into(), identity, number: inode })
     }
 
     fn mark(offset: u64) -> Mark {
@@ -222,7 +248,6 @@ mod tests {
                 prop_assert_eq!(ledger.offset(parts[at]), Some(100 + run * 10));
                 let last = (0..run).rev().find(|n| *n != silent).map_or(0, |n| 110 + n * 10);
                 prop_assert_eq!(saved[at], last);
-                prop_assert_eq!(ledger.position(parts[at]).map_or(0, |position| position.mark.offset), last);
             }
             prop_assert!(!ledger.has_moved());
             prop_assert_eq!(ledger.open_batches(), settled.iter().flatten().filter(|s| !**s).count());
@@ -237,5 +262,40 @@ mod tests {
         ledger.note(file(8).at(mark(200)));
         assert_eq!(ledger.take_moved(), [file(8).at(mark(200)), file(7).at(mark(300))]);
         assert_eq!(ledger.take_moved(), []);
+    }
+
+    /// Files of one inode, numbered in the order in which they had it.
+    fn text(inode: u64, number: u64) -> Arc<FileKey> {
+        let FileKey { path, identity, .. } = (*file(inode)).clone();
+        Arc::new(FileKey { path, identity, number })
+    }
+
+    #[test]
+    fn what_a_file_was_before_it_was_truncated_no_longer_stands_for_it() {
+        let mut ledger = Ledger::default();
+        let (before, after) = (ledger.partition(0), ledger.partition(0));
+        (0..3).for_each(|n| ledger.open(before, n, n * 10..n * 10 + 10));
+        ledger.open(after, 0, 0..5);
+        ledger.settle(before, 0, Some((text(7, 1), mark(10))));
+        assert_eq!(ledger.take_moved(), [text(7, 1).at(mark(10))], "as long as the new text has no place");
+        ledger.settle(before, 1, Some((text(7, 1), mark(20))));
+        ledger.settle(after, 0, Some((text(7, 2), mark(5))));
+        assert_eq!(ledger.take_moved(), [text(7, 2).at(mark(5))]);
+        ledger.settle(before, 2, Some((text(7, 1), mark(30))));
+        assert_eq!(ledger.take_moved(), []);
+    }
+
+    #[test]
+    fn a_copy_has_its_place_when_all_before_it_is_settled() {
+        let mut ledger = Ledger::default();
+        let lane = ledger.partition(0);
+        ledger.open(lane, 0, 0..10);
+        ledger.open(lane, 1, 10..10);
+        ledger.settle(lane, 1, Some((text(8, 2), mark(10))));
+        ledger.open(lane, 2, 0..5);
+        ledger.settle(lane, 2, Some((text(7, 3), mark(5))));
+        assert_eq!(ledger.take_moved(), []);
+        ledger.settle(lane, 0, Some((text(7, 1), mark(10))));
+        assert_eq!(ledger.take_moved(), [text(7, 3).at(mark(5)), text(8, 2).at(mark(10))]);
     }
 }

@@ -1,10 +1,9 @@
 //! Dead letters: what could not be delivered, each with its reason, a JSON line each.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::disk::{Disk, File, Real};
 use crate::json;
 use crate::time::Time;
 
@@ -128,22 +127,23 @@ impl Letter {
 /// The file of dead letters: made at the first letter, readable by its owner only, and on the disk before the
 /// events in it count as settled.
 #[derive(Debug)]
-pub struct LetterFile {
+pub struct LetterFile<D: Disk = Real> {
+    disk: D,
     path: PathBuf,
-    file: Option<File>,
+    file: Option<D::File>,
 }
 
-impl LetterFile {
-    pub fn new(path: PathBuf) -> LetterFile {
-        LetterFile { path, file: None }
+impl<D: Disk> LetterFile<D> {
+    pub fn new(disk: D, path: PathBuf) -> LetterFile<D> {
+        LetterFile { disk, path, file: None }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn append(&mut self, letters: &[&Letter]) -> std::io::Result<()> {
-        let time = Time::now().iso();
+    pub fn append(&mut self, letters: &[&Letter], now: Time) -> std::io::Result<()> {
+        let time = now.iso();
         let mut out = Vec::new();
         for letter in letters {
             letter.write(&time, &mut out);
@@ -152,13 +152,8 @@ impl LetterFile {
             self.file = Some(self.open()?);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let whole = file.metadata()?.len();
-        let synced = |file: &mut File| match file.sync_data() {
-            // a device keeps nothing
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
-            other => other,
-        };
-        let written = file.write_all(&out).and_then(|()| synced(file));
+        let whole = file.bytes()?;
+        let written = file.write_all(&out).and_then(|()| file.sync());
         if written.is_err() {
             // no half line may stay before what is written later
             let _ = file.set_len(whole);
@@ -166,25 +161,67 @@ impl LetterFile {
         written
     }
 
-    fn open(&self) -> std::io::Result<File> {
-        use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    fn open(&self) -> std::io::Result<D::File> {
+        let mut file = self.disk.append(&self.path)?;
+        mend(&mut file)?;
         if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let mut file = std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&self.path)?;
-        let mut last = [b'\n'];
-        let length = file.metadata()?.len();
-        if length > 0 && file.read_at(&mut last, length - 1).is_ok() && last != [b'\n'] {
-            // half a letter that a kill left must not swallow the next one
-            file.write_all(b"\n")?;
+            // a new file is there after a power loss only if its name is
+            self.disk.sync_folder(folder)?;
         }
         Ok(file)
     }
 }
 
+/// Takes half a letter away from the end, which a crash has left there: it was never counted, so its event is read
+/// again. A whole one that only wants its line feed (edited by hand) gets it.
+fn mend(file: &mut impl File) -> std::io::Result<()> {
+    let bytes = file.bytes()?;
+    let mut looked = TAIL_BYTES;
+    loop {
+        let tail = file.tail(looked)?;
+        let end = memchr::memrchr(b'\n', &tail).map(|at| at + 1);
+        if end.is_none() && (tail.len() as u64) < bytes {
+            looked = looked.saturating_mul(8);
+            continue;
+        }
+        let rest = &tail[end.unwrap_or(0)..];
+        return match serde_json::from_slice::<serde_json::Value>(rest) {
+            _ if rest.is_empty() => Ok(()),
+            Ok(_) => file.write_all(b"\n"),
+            Err(_) => file.set_len(bytes - rest.len() as u64),
+        };
+    }
+}
+
+/// As much as is looked at first to find the end of the last whole letter.
+const TAIL_BYTES: u64 = 64 << 10;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_a_letter_is_taken_away_before_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("letters");
+        let long = format!("{{\"a\":\"{}", "b".repeat(TAIL_BYTES as usize * 9));
+        let check = |before: &str, want: &str| {
+            std::fs::write(&path, before).unwrap();
+            let mut file = LetterFile::new(Real, path.clone());
+            let letter = Letter { detail: "later".to_string(), ..letter() };
+            file.append(&[&letter], Time::EPOCH).unwrap();
+            let got = std::fs::read_to_string(&path).unwrap();
+            let rest = got.strip_prefix(want).unwrap_or_else(|| panic!("{}", &got[..got.len().min(200)]));
+            assert!(rest.contains("later") && rest.lines().count() == 1, "{rest}");
+        };
+        check("", "");
+        check("{\"a\":1}\n", "{\"a\":1}\n");
+        check("{\"a\":1}\n{\"a\":", "{\"a\":1}\n");
+        check("{\"a\":1}\n{\"a\":2}", "{\"a\":1}\n{\"a\":2}\n");
+        check("{\"a\":", "");
+        check(&long, "");
+        check(&format!("{{}}\n{long}"), "{}\n");
+    }
 
     #[test]
     fn all_reasons_are_listed() {
@@ -194,9 +231,8 @@ mod tests {
         assert_eq!(Reason::ALL.last(), Some(&Reason::Rejected), "the last of the enum");
     }
 
-    #[test]
-    fn a_letter_is_one_json_line() {
-        let mut letter = Letter {
+    fn letter() -> Letter {
+        Letter {
             reason: Reason::BadJson,
             detail: "a \"quoted\" detail".to_string(),
             event: None,
@@ -209,7 +245,12 @@ mod tests {
             attempts: 2,
             source: "stdin".to_string(),
             offset: 7,
-        };
+        }
+    }
+
+    #[test]
+    fn a_letter_is_one_json_line() {
+        let mut letter = letter();
         let parse = |letter: &Letter| {
             let mut out = Vec::new();
             letter.write("2026-01-01T00:00:00.000Z", &mut out);

@@ -11,11 +11,15 @@ mod summary;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::disk::{Disk, Real};
 use crate::input::budget::Permit;
 use crate::input::identity::Position;
 use crate::output::{Phase, Phases};
+use crate::time::Time;
 use positions::Save;
 
 pub use ledger::{Claim, Ledger, Span as Reach};
@@ -154,18 +158,18 @@ const SAVE_WAIT: Duration = Duration::from_secs(1);
 const LAST_SAVE_WAIT: Duration = Duration::from_secs(5);
 
 /// Where letters and positions go.
-pub struct Desk<'a> {
-    pub letters: LetterFile,
+pub struct Desk<'a, D: Disk = Real> {
+    pub letters: LetterFile<D>,
     /// None where the output saves positions itself.
     pub positions: Option<Box<dyn Save>>,
     pub shared: &'a Arc<Shared>,
     pub phases: &'a Phases,
 }
 
-impl Desk<'_> {
+impl<D: Disk> Desk<'_, D> {
     /// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
     pub fn run(mut self, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
-        let mut saving = Saving { store: self.positions.take(), last: None, troubled: false };
+        let mut saving = Saving::new(self.positions.take());
         loop {
             let due = saving.due(self.shared);
             let first = match due {
@@ -173,7 +177,7 @@ impl Desk<'_> {
                 None => messages.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
             };
             match first {
-                Ok(first) => self.take([first].into_iter().chain(messages.try_iter().take(255))),
+                Ok(first) => self.take([first].into_iter().chain(messages.try_iter().take(GROUP_MAX - 1))),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return saving.finish(&self),
             }
@@ -199,19 +203,9 @@ impl Desk<'_> {
     }
 
     fn settle(&mut self, group: &[Settled]) {
-        if !write_letters(group, &mut self.letters, self.phases) {
-            // nothing of it may be counted as done, but it came in
-            let mut summary = self.shared.lock();
-            group.iter().for_each(|end| summary.0.tally.events_in += end.tally.events_in);
-            return;
-        }
-        let mut summary = self.shared.lock();
-        for end in group {
-            summary.0.add(&end.tally, end.letters.len() as u64);
-            if end.receipt.close(end.claims) {
-                let claim = end.receipt.claim().cloned();
-                summary.1.settle(end.receipt.partition(), end.receipt.number(), claim);
-            }
+        match wait_for_letters(group, &mut self.letters, self.phases) {
+            true => self.shared.count(group),
+            false => self.shared.count_unsettled(group),
         }
     }
 
@@ -229,21 +223,25 @@ impl Desk<'_> {
 }
 
 /// When positions are saved, and how the last try went.
-struct Saving {
+pub struct Saving {
     store: Option<Box<dyn Save>>,
     last: Option<Instant>,
     troubled: bool,
 }
 
 impl Saving {
+    pub fn new(store: Option<Box<dyn Save>>) -> Saving {
+        Saving { store, last: None, troubled: false }
+    }
+
     /// How long until something is to be saved; none if there is nothing.
-    fn due(&self, shared: &Shared) -> Option<Duration> {
+    pub fn due(&self, shared: &Shared) -> Option<Duration> {
         self.store.as_ref()?;
         let wanted = self.troubled || shared.lock().1.has_moved();
         wanted.then(|| self.last.map_or(Duration::ZERO, |last| SAVE_WAIT.saturating_sub(last.elapsed())))
     }
 
-    fn save(&mut self, shared: &Shared) -> anyhow::Result<()> {
+    pub fn save(&mut self, shared: &Shared) -> anyhow::Result<()> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let moved = shared.lock().1.take_moved();
         let saved = store.save(moved);
@@ -259,7 +257,7 @@ impl Saving {
     }
 
     /// The last save, tried for a time.
-    fn finish(mut self, desk: &Desk<'_>) -> anyhow::Result<()> {
+    fn finish<D: Disk>(mut self, desk: &Desk<'_, D>) -> anyhow::Result<()> {
         let started = Instant::now();
         while self.due(desk.shared).is_some() {
             let Err(error) = self.save(desk.shared) else { return Ok(()) };
@@ -272,14 +270,19 @@ impl Saving {
     }
 }
 
-/// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
-fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -> bool {
+/// How many ends of events are told together, at most.
+pub const GROUP_MAX: usize = 256;
+
+/// Writes the letters of a group; until that is done nothing of it may count.
+pub fn write_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, now: Time) -> std::io::Result<()> {
     let written: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
-    if written.is_empty() {
-        return true;
-    }
+    if written.is_empty() { Ok(()) } else { letters.append(&written, now) }
+}
+
+/// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
+fn wait_for_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, phases: &Phases) -> bool {
     let mut troubled = false;
-    while let Err(error) = letters.append(&written) {
+    while let Err(error) = write_letters(group, letters, Time::now()) {
         if !std::mem::replace(&mut troubled, true) {
             tracing::error!(path = %letters.path().display(), %error, "dead letters cannot be written; waiting");
         }
@@ -299,6 +302,24 @@ fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -
 pub struct Shared(std::sync::Mutex<(Summary, Ledger)>);
 
 impl Shared {
+    /// Counts a group whose letters are on the disk, and moves positions.
+    pub fn count(&self, group: &[Settled]) {
+        let mut summary = self.lock();
+        for end in group {
+            summary.0.add(&end.tally, end.letters.len() as u64);
+            if end.receipt.close(end.claims) {
+                let claim = end.receipt.claim().cloned();
+                summary.1.settle(end.receipt.partition(), end.receipt.number(), claim);
+            }
+        }
+    }
+
+    /// Nothing of this group counts as done, but it came in.
+    pub fn count_unsettled(&self, group: &[Settled]) {
+        let mut summary = self.lock();
+        group.iter().for_each(|end| summary.0.tally.events_in += end.tally.events_in);
+    }
+
     pub fn lock(&self) -> std::sync::MutexGuard<'_, (Summary, Ledger)> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -345,14 +366,14 @@ mod tests {
 
         fn desk(&self, letters: &Path, fails: u32) -> Desk<'_> {
             let disk = Disk { fails, kept: Vec::new(), saved: self.saved.clone() };
-            let letters = LetterFile::new(letters.to_path_buf());
+            let letters = LetterFile::new(Real, letters.to_path_buf());
             Desk { letters, positions: Some(Box::new(disk)), shared: &self.shared, phases: &self.phases }
         }
 
         fn receipt(&self, partition: u32, number: u64) -> Receipt {
             let mark = Mark { offset: number * 10 + 10, tail: Print::tail(b"") };
             let identity = Identity { device: 1, inode: u64::from(partition), head: Print::head(b"") };
-            let file = Arc::new(FileKey { path: "/a".into(), identity });
+            let file = Arc::new(FileKey { path: "/a".into(), identity, number: 0 });
             self.shared.lock().1.open(partition, number, number * 10..number * 10 + 10);
             Receipt::with_claim(partition, number, None, Some((file, mark)))
         }

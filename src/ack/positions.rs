@@ -9,17 +9,15 @@
 //! error, never taken for an empty one.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
-use super::lock;
+use crate::disk::{Disk, File, Real};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 use crate::time::Time;
 
@@ -64,7 +62,8 @@ impl Position {
 
 /// `positions.json`, as it is in memory.
 #[derive(Debug)]
-pub struct Store {
+pub struct Store<D: Disk = Real> {
+    disk: D,
     state: PathBuf,
     /// By device and inode.
     files: BTreeMap<(u64, u64), Saved>,
@@ -73,25 +72,35 @@ pub struct Store {
 impl Store {
     /// A store without positions, which replaces what was saved at the first save.
     pub fn empty(state: &Path) -> Store {
-        Store { state: state.to_path_buf(), files: BTreeMap::new() }
+        Store::empty_on(Real, state)
     }
 
     /// What was saved in a state folder; nothing if nothing was.
     pub fn load(state: &Path) -> anyhow::Result<Store> {
+        Store::load_from(Real, state)
+    }
+
+    pub fn path(state: &Path) -> PathBuf {
+        state.join("positions.json")
+    }
+}
+
+impl<D: Disk> Store<D> {
+    pub fn empty_on(disk: D, state: &Path) -> Store<D> {
+        Store { disk, state: state.to_path_buf(), files: BTreeMap::new() }
+    }
+
+    pub fn load_from(disk: D, state: &Path) -> anyhow::Result<Store<D>> {
         let path = Store::path(state);
-        let text = match std::fs::read(&path) {
+        let text = match disk.read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Store::empty(state)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Store::empty_on(disk, state)),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}; {WAY_ON}", path.display())),
         };
         let saved = parse(&text)
             .map_err(|why| anyhow::anyhow!("the positions in {} cannot be used: {why}; {WAY_ON}", path.display()))?;
         let by_inode = |saved: Saved| ((saved.position.identity.device, saved.position.identity.inode), saved);
-        Ok(Store { state: state.to_path_buf(), files: saved.into_iter().map(by_inode).collect() })
-    }
-
-    pub fn path(state: &Path) -> PathBuf {
-        state.join("positions.json")
+        Ok(Store { disk, state: state.to_path_buf(), files: saved.into_iter().map(by_inode).collect() })
     }
 
     pub fn saved(&self) -> impl Iterator<Item = &Saved> {
@@ -116,28 +125,25 @@ impl Store {
     pub fn write(&self) -> anyhow::Result<()> {
         let path = Store::path(&self.state);
         let whole = || format!("cannot write {}", path.display());
-        lock::make_folder(&self.state)?;
+        self.disk.make_folder(&self.state)?;
         let text = text(&mut self.saved());
         let draft = self.state.join("positions.json.new");
-        let written = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&draft)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&draft, &path));
+        let written = self
+            .disk
+            .create(&draft)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync()))
+            .and_then(|()| self.disk.rename(&draft, &path));
         if written.is_err() {
             // a draft that is not whole takes room that the disk may not have
-            let _ = std::fs::remove_file(&draft);
+            let _ = self.disk.remove(&draft);
         }
         written.with_context(whole)?;
         // the new name is on the disk only when the folder is
-        File::open(&self.state).and_then(|folder| folder.sync_all()).with_context(whole)
+        self.disk.sync_folder(&self.state).with_context(whole)
     }
 }
 
-impl Save for Store {
+impl<D: Disk + Send> Save for Store<D> {
     fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()> {
         let moved_secs = Time::now().secs;
         for position in moved {

@@ -24,13 +24,24 @@ impl Budget {
 
     /// Waits until `bytes` are free. A single block that is larger than the whole budget gets all of it.
     pub fn take(self: &Arc<Budget>, bytes: usize) -> Permit {
-        let bytes = bytes.min(self.bytes_max);
         let mut free = self.lock();
-        while *free < bytes {
+        loop {
+            if let Some(permit) = self.take_of(&mut free, bytes) {
+                return permit;
+            }
             free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
-        *free -= bytes;
-        Permit { budget: self.clone(), bytes }
+    }
+
+    /// As [`Budget::take`], if it can be done without waiting.
+    pub fn try_take(self: &Arc<Budget>, bytes: usize) -> Option<Permit> {
+        self.take_of(&mut self.lock(), bytes)
+    }
+
+    fn take_of(self: &Arc<Budget>, free: &mut usize, bytes: usize) -> Option<Permit> {
+        let bytes = bytes.min(self.bytes_max);
+        *free = free.checked_sub(bytes)?;
+        Some(Permit { budget: self.clone(), bytes })
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {

@@ -180,7 +180,8 @@ impl Opened {
             }
         };
         let tail = text.go_to(offset)?.ok_or_else(|| io::Error::other("it was cut short just now"))?;
-        let file = FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) } };
+        let file =
+            FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) }, number: 0 };
         Ok(Opened { text, start: Start { offset, head, tail }, file, has_moved })
     }
 }

@@ -40,6 +40,8 @@ pub struct Mark {
 pub struct FileKey {
     pub path: PathBuf,
     pub identity: Identity,
+    /// Files of a run have numbers that grow: of two that had one inode the later is the one that has it now.
+    pub number: u64,
 }
 
 /// A saved position.

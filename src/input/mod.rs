@@ -19,7 +19,7 @@ use crate::batch::Source;
 use crate::codec::Block;
 use crate::output::{Phase, Phases, Slot, Slots};
 use crate::pool::Pool;
-use budget::Budget;
+use budget::{Budget, Permit};
 use identity::{FileKey, Identity, Mark, Print};
 use known::Known;
 use lines::{Bytes, Start};
@@ -113,22 +113,33 @@ impl Intake {
         lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take)
     }
 
-    /// Hands over a partition's block of that number, waiting for its place. False once nobody takes blocks any more.
-    fn submit(
-        &self,
-        partition: u32,
-        number: u64,
-        block: Block,
-        source: Arc<Source>,
-        file: Option<Arc<FileKey>>,
-    ) -> bool {
-        let permit = self.budget.take(block.bytes.len());
+    /// Hands a block over, waiting for its place. False once nobody takes blocks any more.
+    fn submit(&self, draft: Draft) -> bool {
+        let permit = self.budget.take(draft.block.bytes.len());
         let Some(slot) = self.slots.take() else { return false };
+        self.jobs.send(draft.job(self.input, permit, slot, &self.shared)).is_ok()
+    }
+}
+
+/// A block with its place in its partition: what is submitted.
+pub struct Draft {
+    pub partition: u32,
+    pub number: u64,
+    pub block: Block,
+    pub source: Arc<Source>,
+    /// Who claims the position; none for a source that has none.
+    pub file: Option<Arc<FileKey>>,
+}
+
+impl Draft {
+    /// The block as a job, which the ledger knows from now on.
+    pub fn job(self, input: usize, permit: Permit, slot: Slot, shared: &Shared) -> Job {
+        let Draft { partition, number, block, source, file } = self;
         let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
-        self.shared.lock().1.open(partition, number, covered);
+        shared.lock().1.open(partition, number, covered);
         let claim: Option<Claim> = file.zip(block.mark);
         let receipt = Receipt::with_claim(partition, number, Some(permit), claim);
-        self.jobs.send(Job { input: self.input, block, source, receipt, slot }).is_ok()
+        Job { input, block, source, receipt, slot }
     }
 }
 
@@ -138,7 +149,8 @@ impl Reading<'_> {
         self.note_head(head);
         let number = self.number;
         self.number += 1;
-        self.intake.submit(self.partition, number, block, self.source.clone(), self.file.clone())
+        let (partition, source, file) = (self.partition, self.source.clone(), self.file.clone());
+        self.intake.submit(Draft { partition, number, block, source, file })
     }
 
     fn note_head(&mut self, head: &[u8]) {
@@ -150,7 +162,7 @@ impl Reading<'_> {
             && head.len() > usize::from(file.identity.head.bytes)
         {
             let identity = Identity { head: Print::head(head), ..file.identity };
-            *file = Arc::new(FileKey { path: file.path.clone(), identity });
+            *file = Arc::new(FileKey { path: file.path.clone(), identity, number: file.number });
         }
     }
 }

@@ -184,6 +184,12 @@ pub fn queue(slots_max: usize) -> (Slots, Parcels) {
 }
 
 impl Slots {
+    /// Takes the next place if there is one.
+    pub fn try_take(&self) -> Option<Slot> {
+        let (slot, parcel) = oneshot::channel();
+        self.0.try_send(parcel).ok().map(|()| slot)
+    }
+
     /// Takes the next place, waiting while the queue is full. None once the output has ended.
     pub fn take(&self) -> Option<Slot> {
         let (slot, parcel) = oneshot::channel();

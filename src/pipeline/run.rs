@@ -16,6 +16,8 @@ use super::{InputKind, Pipeline};
 use crate::ack::positions::{Save, Store};
 use crate::ack::{Acks, Desk, LetterFile, Shared, Summary, Tally};
 use crate::batch::Batch;
+use crate::codec::Record;
+use crate::disk;
 use crate::input::budget::Budget;
 use crate::input::known::Known;
 use crate::input::{Intake, Job, stdin};
@@ -38,7 +40,7 @@ pub struct Ending {
 pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending {
     match begin(pipeline, shared) {
         Ok((output, known, positions)) => {
-            let letters = LetterFile::new(pipeline.letters.clone());
+            let letters = LetterFile::new(disk::Real, pipeline.letters.clone());
             let desk = Desk { letters, positions, shared, phases };
             carry_out(pipeline, output, Arc::new(known), desk)
         }
@@ -85,8 +87,8 @@ fn carry_out(pipeline: &Pipeline, output: Box<dyn Output>, known: Arc<Known>, de
         let output_acks = acks.clone();
         scope.spawn(|| output.run(parcels, output_acks, phases.clone()).unwrap_or_else(&fail));
         for _ in 0..pipeline.tuning.workers {
-            let acks = acks.clone();
-            scope.spawn(|| work(pipeline, form, &taken, acks));
+            let (taken, acks) = (&taken, acks.clone());
+            scope.spawn(move || work(pipeline, form, taken, &acks));
         }
         drop(acks);
         for input in 0..pipeline.inputs.len() {
@@ -109,16 +111,35 @@ fn take_in(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
     }
 }
 
-/// One worker: takes blocks as they come, whatever source they are of.
-fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: Acks) {
-    let mut packer = Packer::new(pipeline, form);
-    let (mut records, mut batch) = (Vec::new(), Batch::default());
+fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: &Acks) {
+    let mut worker = Worker::new(pipeline, form);
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { input, block, source, receipt, slot }) = job else { return };
+        let Ok(job) = job else { return };
+        worker.work(job, acks);
+    }
+}
+
+/// Takes blocks as they come, whatever source they are of.
+pub struct Worker<'a> {
+    pipeline: &'a Pipeline,
+    packer: Packer<'a>,
+    records: Vec<Record>,
+    batch: Batch,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(pipeline: &'a Pipeline, form: Form) -> Worker<'a> {
+        Worker { pipeline, packer: Packer::new(pipeline, form), records: Vec::new(), batch: Batch::default() }
+    }
+
+    /// From a block to a parcel in its slot; what ends here is told to `acks`.
+    pub fn work(&mut self, job: Job, acks: &Acks) {
+        let Job { input, block, source, receipt, slot } = job;
         let name = source.name.clone();
-        pipeline.transform(input, block, source, &mut records, &mut batch);
-        let packed = packer.pack(&batch);
+        let batch = &mut self.batch;
+        self.pipeline.transform(input, block, source, &mut self.records, batch);
+        let packed = self.packer.pack(batch);
         receipt.open(batch.len());
         let tally = Tally { events_in: batch.len() as u64, dropped: packed.dropped, ..Tally::default() };
         batch.refill(Buffer::default(), Arc::default());

@@ -5,7 +5,7 @@
 //! only makes it look at once. What grew is read in turns, a block each, so that one file does not keep the others
 //! waiting.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -130,7 +130,8 @@ pub struct Machine<D: Disk> {
     pub(super) by_path: HashMap<PathBuf, FileNumber>,
     pub(super) gone: Gone,
     pub(super) ready: VecDeque<FileNumber>,
-    pub(super) opened: usize,
+    /// Files that are open.
+    pub(super) open: BTreeSet<FileNumber>,
     pub(super) now: Duration,
     pub(super) next: FileNumber,
     pub(super) scans: u64,
@@ -164,7 +165,7 @@ impl<D: Disk> Machine<D> {
             by_path: HashMap::new(),
             gone,
             ready: VecDeque::new(),
-            opened: 0,
+            open: BTreeSet::new(),
             now: Duration::ZERO,
             next: 0,
             scans: 0,
@@ -185,7 +186,7 @@ impl<D: Disk> Machine<D> {
 
     /// How many files are open.
     pub fn open_files(&self) -> usize {
-        self.opened
+        self.open.len()
     }
 
     /// All that is known, as far as lines were handed over.
@@ -315,7 +316,8 @@ impl<D: Disk> Machine<D> {
         self.looked = self.now;
         let (now, rules) = (self.now, &self.rules);
         let idle = |file: &Tracked<D::File>| now >= file.active + rules.close_after;
-        let close = self.files.iter().filter(|(_, file)| file.is_open() && !file.queued && idle(file));
+        let open = self.open.iter().filter_map(|number| Some((number, self.files.get(number)?)));
+        let close = open.filter(|(_, file)| !file.queued && idle(file));
         let close: Vec<FileNumber> = close.map(|(number, _)| *number).collect();
         for number in close {
             self.close(number, take);
@@ -333,7 +335,7 @@ impl<D: Disk> Machine<D> {
     /// A file that cannot be read any more: what is known of it is kept for the one that may turn out to be it.
     pub(super) fn lose(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
         let Some(file) = self.files.remove(&number) else { return true };
-        self.opened -= usize::from(file.is_open());
+        self.open.remove(&number);
         if self.by_inode.get(&file.inode()) == Some(&number) {
             self.by_inode.remove(&file.inode());
         }
@@ -359,7 +361,7 @@ impl<D: Disk> Machine<D> {
         }
         if let Form::Plain(open @ Some(_)) = &mut file.form {
             *open = None;
-            self.opened -= 1;
+            self.open.remove(&number);
         }
         true
     }
@@ -367,8 +369,9 @@ impl<D: Disk> Machine<D> {
     /// Makes room for one more open file: the one closed is of those with nothing to read the one quiet for longest.
     /// False if there is none that may be closed.
     pub(super) fn make_room(&mut self, take: &mut Take<'_>) -> bool {
-        while self.opened >= self.rules.open_files_max {
-            let plain = self.files.iter().filter(|(_, file)| matches!(file.form, Form::Plain(Some(_))));
+        while self.open.len() >= self.rules.open_files_max {
+            let open = self.open.iter().filter_map(|number| Some((number, self.files.get(number)?)));
+            let plain = open.filter(|(_, file)| matches!(file.form, Form::Plain(_)));
             // what has no name cannot be opened again
             let closable = plain.filter(|(_, file)| !file.queued || file.named);
             let oldest = closable.min_by_key(|(_, file)| (file.queued, !file.named, file.active));

@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::identity::{FileKey, Identity, Mark, Position};
-use super::{Intake, file};
+use super::{Draft, Intake, file};
+use crate::ack::Shared;
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::pool::Buffer;
@@ -58,12 +59,15 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
     let known = intake.known.positions().to_vec();
     let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let mut watch = Watch::new();
-    let mut desk = Desk { intake, lanes: Vec::new(), files: HashMap::new() };
+    let mut lanes = Lanes::default();
     let began = Instant::now();
     let mut hints = Vec::new();
     while intake.is_running() {
         let stepped = began.elapsed();
-        let next = machine.step(stepped, &hints, &mut |told| desk.hear(told));
+        let next = machine.step(stepped, &hints, &mut |told| {
+            let draft = if intake.is_running() { lanes.hear(told, &intake.shared) } else { return false };
+            draft.is_none_or(|draft| intake.submit(draft))
+        });
         watch.follow(machine.folders());
         let wait = next.saturating_sub(began.elapsed()).min(WATCH);
         if !wait.is_zero() && watch.wait(wait) {
@@ -112,43 +116,42 @@ struct Followed {
     mark: Mark,
 }
 
-/// Hands over what the machine tells.
-struct Desk<'a> {
-    intake: &'a Intake,
+/// Makes blocks of what the machine tells, each with its place in the ledger.
+#[derive(Default)]
+pub struct Lanes {
     lanes: Vec<Lane>,
     files: HashMap<FileNumber, Followed>,
 }
 
-impl Desk<'_> {
-    fn hear(&mut self, told: Told<'_>) -> bool {
-        if !self.intake.is_running() {
-            return false;
-        }
+impl Lanes {
+    /// What is to be submitted, if anything.
+    pub fn hear(&mut self, told: Told<'_>, shared: &Shared) -> Option<Draft> {
         match told {
-            Told::Began { file, position, was, after } => self.begin(file, position, was, after),
+            Told::Began { file, position, was, after } => self.begin(file, position, was, after, shared),
             Told::Moved { file, path } => {
-                let Some(followed) = self.files.get_mut(&file) else { return true };
-                let identity = followed.key.identity;
-                followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity });
+                let followed = self.files.get_mut(&file)?;
+                let FileKey { identity, number, .. } = *followed.key;
+                followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity, number });
                 followed.source = Arc::new(source(path, &identity, &followed.source.head));
                 self.claim(file)
             }
             Told::Lines { file, block, head, identity, mark } => {
-                let Some(followed) = self.files.get_mut(&file) else { return true };
+                let followed = self.files.get_mut(&file)?;
                 if identity != followed.key.identity {
-                    followed.key = Arc::new(FileKey { path: followed.key.path.clone(), identity });
+                    let FileKey { path, number, .. } = &*followed.key;
+                    followed.key = Arc::new(FileKey { path: path.clone(), identity, number: *number });
                 }
                 if head.len() > followed.source.head.len() {
                     followed.source = Arc::new(source(&followed.key.path, &identity, head));
                 }
                 followed.mark = mark;
-                self.submit(file, block)
+                self.draft(file, block)
             }
             // it may turn up again, by another name or compressed
-            Told::Ended { .. } => true,
+            Told::Ended { .. } => None,
             Told::Forgotten { file, .. } => {
                 file.map(|file| self.files.remove(&file));
-                true
+                None
             }
         }
     }
@@ -159,35 +162,37 @@ impl Desk<'_> {
         position: &Position,
         was: Option<&Position>,
         after: Option<FileNumber>,
-    ) -> bool {
+        shared: &Shared,
+    ) -> Option<Draft> {
+        let ledger = &mut shared.lock().1;
         let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
         let lane = lane.unwrap_or_else(|| {
-            let partition = self.intake.shared.lock().1.partition(position.mark.offset);
-            self.lanes.push(Lane { partition, number: 0 });
+            self.lanes.push(Lane { partition: ledger.partition(position.mark.offset), number: 0 });
             self.lanes.len() - 1
         });
-        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
+        let number = ledger.number_file();
+        let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity, number });
         let source = Arc::new(source(&position.path, &position.identity, &[]));
         self.files.insert(file, Followed { lane, key, source, mark: position.mark });
         // a place that no line leads to: behind what is left out, or under another name than it was saved with
         let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-        is_saved || self.claim(file)
+        if is_saved { None } else { self.claim(file) }
     }
 
     /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
-    fn claim(&mut self, file: FileNumber) -> bool {
+    fn claim(&mut self, file: FileNumber) -> Option<Draft> {
         let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
-        self.submit(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None })
+        self.draft(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None })
     }
 
-    fn submit(&mut self, file: FileNumber, mut block: Block) -> bool {
-        let Some(followed) = self.files.get(&file) else { return true };
+    fn draft(&mut self, file: FileNumber, mut block: Block) -> Option<Draft> {
+        let followed = self.files.get(&file)?;
         let lane = &mut self.lanes[followed.lane];
         let number = lane.number;
         lane.number += 1;
         block.mark = Some(followed.mark);
         let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
-        self.intake.submit(lane.partition, number, block, source, key)
+        Some(Draft { partition: lane.partition, number, block, source, file: key })
     }
 }
 

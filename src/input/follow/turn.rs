@@ -64,7 +64,9 @@ impl<D: Disk> Machine<D> {
         let was_open = file.is_open();
         let flush = file.stat.is_some() && idle_flush.is_some_and(|wait| now >= file.active + wait);
         let got = read(&self.disk, file, self.limits, &self.pool, flush);
-        self.opened = self.opened + usize::from(file.is_open()) - usize::from(was_open);
+        if file.is_open() {
+            self.open.insert(number);
+        }
         match got {
             Ok(Got::Blocks { blocks, end, half, stat }) => {
                 for (block, tail) in blocks {
@@ -96,7 +98,7 @@ impl<D: Disk> Machine<D> {
             }
             Ok(Got::Compressed(stat)) => {
                 file.form = Form::Settling(stat, now);
-                self.opened -= 1;
+                self.open.remove(&number);
                 true
             }
             Err(error) => {
@@ -149,10 +151,10 @@ impl<D: Disk> Machine<D> {
         let mark = Mark { offset: text.offset, tail: text.tail.print() };
         let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
         let form = Form::Packed(Box::new((text, cutter)), stat);
-        self.opened += 1;
         if is_own || !began {
             let Some(file) = self.files.get_mut(&number) else { return true };
             (file.identity, file.mark, file.form) = (identity, mark, form);
+            self.open.insert(number);
             self.queue(number);
             return is_own || self.begin(number, was.as_ref(), after, take);
         }
@@ -162,6 +164,7 @@ impl<D: Disk> Machine<D> {
         }
         let instead = number;
         let number = self.track(path, &stat, &head, mark, form);
+        self.open.insert(number);
         self.queue(number);
         self.begin(number, was.as_ref(), after.or(Some(instead)), take)
     }
@@ -233,7 +236,7 @@ impl<D: Disk> Machine<D> {
             return true;
         }
         (file.form, file.stat, file.sure, file.half) = (Form::Unpacked, Some(stat), true, 0);
-        self.opened -= 1;
+        self.open.remove(&number);
         if let Some(error) = broken {
             tracing::error!(path = %path.display(), %error, "compressed data is damaged; what stands behind is left out");
         }

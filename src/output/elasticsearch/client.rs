@@ -109,6 +109,44 @@ pub struct Lost {
     pub connected: bool,
 }
 
+/// Who is asked: hosts by HTTP, or an engine that is simulated.
+pub trait Exchange: Send + Sync + 'static {
+    /// Sends one request. Any HTTP status is an answer.
+    fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> impl Future<Output = Result<(u16, Bytes), Lost>> + Send;
+
+    /// Reads the credentials again. What cannot be read leaves them as they were.
+    fn renew(&self) -> anyhow::Result<()>;
+}
+
+impl Exchange for Client {
+    fn renew(&self) -> anyhow::Result<()> {
+        if let Some(renew) = &self.renew {
+            let header = renew()?.header()?;
+            *self.auth.lock().unwrap_or_else(PoisonError::into_inner) = header;
+        }
+        Ok(())
+    }
+
+    /// To a host that is not resting.
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<(u16, Bytes), Lost> {
+        let host = self.next();
+        let outcome = self.call_host(host, method, path, body).await;
+        let is_well = matches!(outcome, Ok((status, _)) if !matches!(status, 502..=504));
+        *host.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = (!is_well).then(|| Instant::now() + REST);
+        outcome
+    }
+}
+
 impl Client {
     pub fn new(access: &Access, renew: Option<Renew>) -> anyhow::Result<Client> {
         // an error only says that there is a provider already
@@ -140,29 +178,6 @@ impl Client {
         let http = http.build().context("cannot set up HTTP")?;
         let auth = Mutex::new(access.credentials.header()?);
         Ok(Client { http, hosts, turn: AtomicUsize::new(0), auth, renew, is_gzip: access.is_gzip })
-    }
-
-    /// Reads the credentials again. What cannot be read leaves them as they were.
-    pub fn renew(&self) -> anyhow::Result<()> {
-        if let Some(renew) = &self.renew {
-            let header = renew()?.header()?;
-            *self.auth.lock().unwrap_or_else(PoisonError::into_inner) = header;
-        }
-        Ok(())
-    }
-
-    /// Sends one request to a host that is not resting. Any HTTP status is an answer.
-    pub async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<(&'static str, Bytes)>,
-    ) -> Result<(u16, Bytes), Lost> {
-        let host = self.next();
-        let outcome = self.call_host(host, method, path, body).await;
-        let is_well = matches!(outcome, Ok((status, _)) if !matches!(status, 502..=504));
-        *host.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = (!is_well).then(|| Instant::now() + REST);
-        outcome
     }
 
     async fn call_host(

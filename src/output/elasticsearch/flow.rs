@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::client::{Client, Lost};
+use super::client::{Exchange, Lost};
 use super::hold::Holds;
 use super::request::{Delay, Loads, Next, Parts, Pending, Reply, Rules, Unit};
 use super::wait::{Backoff, Busy, Trouble, Waits};
@@ -39,8 +40,8 @@ pub struct Limits {
     pub in_flight: usize,
 }
 
-pub struct Flow {
-    client: Arc<Client>,
+pub struct Flow<E> {
+    engine: Arc<E>,
     acks: Acks,
     rules: Rules,
     limits: Limits,
@@ -99,11 +100,11 @@ struct Came {
     took: Duration,
 }
 
-impl Flow {
-    pub fn new(client: Arc<Client>, acks: Acks, rules: Rules, limits: Limits, waits: Waits) -> Flow {
+impl<E: Exchange> Flow<E> {
+    pub fn new(engine: Arc<E>, acks: Acks, rules: Rules, limits: Limits, waits: Waits) -> Flow<E> {
         let lanes = if rules.ordered { limits.in_flight } else { 1 };
         Flow {
-            client,
+            engine,
             acks,
             rules,
             limits,
@@ -129,6 +130,8 @@ impl Flow {
             let is_hungry = !has_ended && self.is_hungry();
             let due = self.next_due();
             tokio::select! {
+                // what has come makes room for what comes
+                biased;
                 () = abandoned(&mut phases) => break,
                 Some(came) = self.tasks.join_next() => match came {
                     Ok(came) => self.came(came),
@@ -142,7 +145,7 @@ impl Flow {
                     }
                     None => has_ended = true,
                 },
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
         }
         if let Some(receipt) = self.loads.any_receipt() {
@@ -291,17 +294,17 @@ impl Flow {
         self.cost.retries += request.pending.sent();
         self.cost.requests += 1;
         self.cost.bytes_out += request.body.len() as u64;
-        let client = self.client.clone();
+        let engine = self.engine.clone();
         self.tasks.spawn(async move {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            if renew && let Err(error) = client.renew() {
+            if renew && let Err(error) = engine.renew() {
                 // the refusal was said; this says why renewing does not help
                 tracing::debug!(error = format!("{error:#}"), "cannot read the credentials again");
             }
             let start = Instant::now();
-            let reply = exchange(&client, &request).await;
+            let reply = exchange(&*engine, &request).await;
             Came { request, reply, took: start.elapsed() }
         });
     }
@@ -453,9 +456,9 @@ impl Lane {
     }
 }
 
-async fn exchange(client: &Client, request: &Request) -> Reply {
+async fn exchange(engine: &impl Exchange, request: &Request) -> Reply {
     let body = Some(("application/x-ndjson", request.body.clone()));
-    match client.call(reqwest::Method::POST, BULK, body).await {
+    match engine.call(reqwest::Method::POST, BULK, body).await {
         Err(Lost { why, connected }) => Reply::Lost { why, connected },
         Ok((200, text)) => match Answer::read(text, request.pending.units.len()) {
             Some(answer) => Reply::Items(answer),

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use super::answer::Cause;
 use super::request::{Loads, Unit};

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-pub use client::{Credentials, Renew};
+pub use client::{Credentials, Exchange, Lost, Renew};
 pub use target::Template;
 
 use crate::ack::Acks;
@@ -158,13 +158,7 @@ impl Elasticsearch {
     /// The output of a pipeline, which says the rest.
     pub fn open(config: &Config, pipeline: &Pipeline) -> anyhow::Result<Elasticsearch> {
         let mut config = config.clone();
-        config.ordered = pipeline.ordered;
-        config.strict = pipeline.strict;
-        config.index_pattern = pipeline.index_pattern.clone();
-        config.index_sample = pipeline.route.sample(pipeline.clock().now);
-        if let Some(template) = &mut config.template {
-            template.complete(&pipeline.index_pattern);
-        }
+        config.complete(pipeline);
         if let Some(renew) = &config.renew {
             config.credentials = renew()?;
         }
@@ -193,14 +187,35 @@ impl Elasticsearch {
         let client = Client::new(&access, config.renew.clone())?;
         Ok(Elasticsearch { config, client })
     }
+}
 
-    async fn deliver(self, parcels: Parcels, acks: Acks, mut phases: Phases) -> anyhow::Result<()> {
-        let Elasticsearch { config, client } = self;
-        let client = Arc::new(client);
+impl Config {
+    /// Fills in what the rest of a pipeline says.
+    pub fn complete(&mut self, pipeline: &Pipeline) {
+        self.ordered = pipeline.ordered;
+        self.strict = pipeline.strict;
+        self.index_pattern = pipeline.index_pattern.clone();
+        self.index_sample = pipeline.route.sample(pipeline.clock().now);
+        if let Some(template) = &mut self.template {
+            template.complete(&pipeline.index_pattern);
+        }
+    }
+
+    /// Delivers to `engine` until `parcels` ends.
+    pub async fn deliver<E: Exchange>(
+        &self,
+        engine: E,
+        parcels: Parcels,
+        acks: Acks,
+        mut phases: Phases,
+    ) -> anyhow::Result<()> {
+        let config = self;
+        let engine = Arc::new(engine);
         let waits = Waits { min: config.retry_wait_min, max: config.retry_wait_max };
         let is_ready = tokio::select! {
+            biased;
             () = abandoned(&mut phases) => false,
-            ready = target::prepare(&client, &config, &waits) => ready.map(|()| true)?,
+            ready = target::prepare(&*engine, config, &waits) => ready.map(|()| true)?,
         };
         if !is_ready {
             return Ok(());
@@ -211,7 +226,7 @@ impl Elasticsearch {
             items: config.bulk_items_max,
             in_flight: config.requests_in_flight_max,
         };
-        Flow::new(client, acks, rules, limits, waits).run(parcels, phases).await
+        Flow::new(engine, acks, rules, limits, waits).run(parcels, phases).await
     }
 }
 
@@ -223,6 +238,7 @@ impl Output for Elasticsearch {
     fn run(self: Box<Self>, parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot set up I/O")?;
-        runtime.block_on(self.deliver(parcels, acks, phases))
+        let Elasticsearch { config, client } = *self;
+        runtime.block_on(config.deliver(client, parcels, acks, phases))
     }
 }

@@ -7,10 +7,11 @@ use anyhow::bail;
 use bytes::Bytes;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::Config;
 use super::answer::Cause;
-use super::client::{Client, Lost};
+use super::client::{Exchange, Lost};
 use super::request::Delay;
 use super::wait::{Backoff, Trouble, Waits};
 
@@ -94,7 +95,7 @@ impl Template {
 }
 
 /// Waits for the engine, refuses a target that defeats the ids, installs the template.
-pub async fn prepare(client: &Client, config: &Config, waits: &Waits) -> anyhow::Result<()> {
+pub async fn prepare<E: Exchange>(client: &E, config: &Config, waits: &Waits) -> anyhow::Result<()> {
     let engine = Engine { client, waits, is_blind: Cell::new(false) };
     if config.strict
         && let Some(found) = find_danger(&engine, config).await
@@ -111,14 +112,14 @@ pub async fn prepare(client: &Client, config: &Config, waits: &Waits) -> anyhow:
     Ok(())
 }
 
-struct Engine<'a> {
-    client: &'a Client,
+struct Engine<'a, E> {
+    client: &'a E,
     waits: &'a Waits,
     /// Something may not be looked at, which was said.
     is_blind: Cell<bool>,
 }
 
-impl Engine<'_> {
+impl<E: Exchange> Engine<'_, E> {
     /// The answer, whatever its status. Waits while nobody is there; an endpoint that fails though the engine is
     /// there is given up. An engine that has no state yet (503 by type) is not there.
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Option<(u16, Bytes)> {
@@ -126,7 +127,7 @@ impl Engine<'_> {
         let mut trouble = Trouble::default();
         loop {
             let body = body.map(|body| ("application/json", Bytes::from(body.to_string())));
-            let start = std::time::Instant::now();
+            let start = Instant::now();
             let why = match self.client.call(method.clone(), path, body).await {
                 Ok((status, text)) if status == 429 || status >= 500 => {
                     let cause = Cause::of_request(&text);
@@ -134,7 +135,7 @@ impl Engine<'_> {
                     format!("it answered {status} {}", cause.kind)
                 }
                 Ok(answer) => {
-                    trouble.ends(std::time::Instant::now());
+                    trouble.ends(Instant::now());
                     return Some(answer);
                 }
                 Err(Lost { why, connected }) => {
@@ -147,7 +148,7 @@ impl Engine<'_> {
                 return None;
             }
             let wait = backoff.next(self.waits);
-            trouble.begins(&Delay::Away(why), backoff.tries, start.elapsed(), std::time::Instant::now());
+            trouble.begins(&Delay::Away(why), backoff.tries, start.elapsed(), Instant::now());
             tokio::time::sleep(if failures > 0 { wait.min(Duration::from_secs(1)) } else { wait }).await;
         }
     }
@@ -175,7 +176,7 @@ fn is_starting(kind: &str) -> bool {
 }
 
 /// What in the target can put one id into two indices, in words.
-async fn find_danger(engine: &Engine<'_>, config: &Config) -> Option<String> {
+async fn find_danger(engine: &Engine<'_, impl Exchange>, config: &Config) -> Option<String> {
     let target = Target { pattern: &config.index_pattern, sample: config.index_sample.as_deref() };
     let path = escape(target.pattern);
     if let Some(aliases) = engine.get(&format!("_alias/{path}")).await
@@ -269,7 +270,7 @@ fn data_stream(streams: &Value, target: &Target<'_>) -> Option<String> {
 }
 
 /// A rollover policy in flat settings, with or without the `index.` in front.
-async fn rollover(engine: &Engine<'_>, settings: &Value) -> Option<String> {
+async fn rollover(engine: &Engine<'_, impl Exchange>, settings: &Value) -> Option<String> {
     let text = |key: &str| {
         let value = settings.get(format!("index.{key}")).or_else(|| settings.get(key));
         value.and_then(Value::as_str).filter(|text| !text.is_empty())
@@ -305,7 +306,7 @@ fn holds_key(value: &Value, wanted: &str) -> bool {
 }
 
 /// Templates that would make a new index of the target something that rolls over.
-async fn template_danger(engine: &Engine<'_>, target: &Target<'_>) -> Option<String> {
+async fn template_danger(engine: &Engine<'_, impl Exchange>, target: &Target<'_>) -> Option<String> {
     let name = target.name();
     let list = engine.get("_index_template").await;
     let composable = list.as_ref().and_then(|list| strongest(&list["index_templates"], &name));
@@ -338,7 +339,7 @@ async fn template_danger(engine: &Engine<'_>, target: &Target<'_>) -> Option<Str
 }
 
 /// A state management policy that takes new indices by their name (OpenSearch).
-async fn ism_template(engine: &Engine<'_>, name: &str) -> Option<String> {
+async fn ism_template(engine: &Engine<'_, impl Exchange>, name: &str) -> Option<String> {
     let list = engine.get("_plugins/_ism/policies").await?;
     let policies = list["policies"].as_array()?.iter().map(|entry| &entry["policy"]);
     let takes = |policy: &&Value| {
@@ -380,7 +381,7 @@ fn flatten(prefix: &str, value: &Value, out: &mut Map<String, Value>) {
 }
 
 /// Puts the template, unless one of that name is somebody else's.
-async fn install(engine: &Engine<'_>, template: &Template) -> anyhow::Result<()> {
+async fn install(engine: &Engine<'_, impl Exchange>, template: &Template) -> anyhow::Result<()> {
     let name = &template.name;
     let path = format!("_index_template/{}", escape(name));
     let wanted = template.body();

@@ -1,6 +1,8 @@
 //! Waits that grow, and trouble that is said once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::request::Delay;
 

@@ -1,0 +1,264 @@
+//! What must hold: at each save, at the end of each life, and at the very end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use onceline::ack::Summary;
+use serde_json::Value;
+
+use crate::engine::Doc;
+use crate::life::LETTERS;
+use crate::logs::Text;
+use crate::scenario::{APPS, Shape};
+use crate::world::{World, lock};
+use crate::writer::{Kind, Line, Lines};
+use onceline::input::identity::Position;
+
+/// How a life stands when it was not cut off.
+pub struct Outcome {
+    /// How often each line was handed over, by its number; how many lines in all.
+    pub handed: BTreeMap<u64, u64>,
+    pub count: u64,
+    pub summary: Summary,
+    pub open: usize,
+    pub is_abandoned: bool,
+}
+
+/// Dead letters that are sure to stay: by the line's number, its reason and places. None if one cannot be read.
+pub fn letters(world: &World) -> Letters {
+    let text = world.disk.synced(Path::new(LETTERS));
+    let mut letters = Letters::new();
+    let mut from = 0;
+    // half a one at the end is taken away before the next is written
+    for end in memchr::memchr_iter(b'\n', &text) {
+        let line = &text[from..end];
+        from = end + 1;
+        let Some((n, reason, offset)) = letter(line) else {
+            world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line)));
+            continue;
+        };
+        let entry = letters.entry(n).or_insert_with(|| (reason.clone(), BTreeSet::new()));
+        if entry.0 != reason {
+            world.clock.wrong(format!("line {n} has dead letters of two reasons, {} and {reason}", entry.0));
+        }
+        entry.1.insert(offset);
+    }
+    letters
+}
+
+fn letter(line: &[u8]) -> Option<(u64, String, u64)> {
+    let letter: Value = serde_json::from_slice(line).ok()?;
+    let n = match &letter["event"] {
+        Value::String(raw) => raw.strip_prefix("{\"n\":")?.split(',').next()?.parse().ok()?,
+        event => event["n"].as_u64()?,
+    };
+    Some((n, letter["reason"].as_str()?.to_string(), letter["source"]["offset"].as_u64()?))
+}
+
+/// No position may pass a line that has no fate that lasts.
+pub fn positions(world: &World, positions: &[Position], when: &str) {
+    let lines = lock(&world.lines);
+    let mut known = None;
+    for position in positions {
+        let texts = world.logs.texts_of(position);
+        let offset = position.mark.offset;
+        // of several that are alike so far, one that it is right for is enough
+        let wrong = texts.iter().map(|text| wrong_place(world, &lines, *text, offset, &mut known));
+        let wrong: Option<Vec<String>> = wrong.collect();
+        match wrong {
+            Some(wrong) if texts.is_empty() || !wrong.is_empty() => {
+                let why = wrong.first().cloned().unwrap_or_else(|| "it fits no text".to_string());
+                world.clock.wrong(format!("the position {offset} of {:?} {when}: {why}", position.path));
+                return;
+            }
+            _ => {}
+        }
+    }
+}
+
+type Letters = BTreeMap<u64, (String, BTreeSet<u64>)>;
+
+fn wrong_place(world: &World, lines: &Lines, text: Text, offset: u64, known: &mut Option<Letters>) -> Option<String> {
+    for line in lines.of(text).take_while(|line| line.start < offset) {
+        if line.end > offset {
+            return Some(format!("it is inside line {}", line.n));
+        }
+        if !has_fate(world, lines, line, known.get_or_insert_with(|| letters(world))) {
+            return Some(format!("it passes line {}, {:?}", line.n, line.kind));
+        }
+    }
+    None
+}
+
+/// A fate that lasts.
+fn has_fate(world: &World, lines: &Lines, line: &Line, letters: &Letters) -> bool {
+    match line.kind {
+        Kind::Debug => true,
+        Kind::Good => is_stored(world, lines, line),
+        _ => letters.contains_key(&line.n) || line.kind == Kind::Mapping && is_overtaken(world, lines, line),
+    }
+}
+
+/// Every line that can be read has its fate.
+pub fn is_done(world: &World) -> bool {
+    let lines = lock(&world.lines);
+    let letters = letters(world);
+    let is_done = |line: &Line| lines.lost.contains(&line.n) || has_fate(world, &lines, line, &letters);
+    lines.is_over && lines.all.iter().all(is_done)
+}
+
+/// The line is a document, or was, or a newer one of its key is.
+fn is_stored(world: &World, lines: &Lines, line: &Line) -> bool {
+    world.engine.is_stored(line.n) || is_overtaken(world, lines, line)
+}
+
+/// A newer line of its key is a document, so that this one may be stale: put off once, it is not sent again.
+fn is_overtaken(world: &World, lines: &Lines, line: &Line) -> bool {
+    let is_newer = |other: &Line| {
+        other.key == line.key && other.start > line.start && other.kind == Kind::Good && world.engine.is_stored(other.n)
+    };
+    world.scenario.shape == Shape::Key && lines.of(line.text).any(is_newer)
+}
+
+/// Counts add up at any time: nothing has two fates.
+pub fn counts(world: &World, summary: &Summary) {
+    let fates = summary.tally.fates() + summary.dead_lettered;
+    if fates > summary.tally.events_in {
+        world.clock.wrong(format!("{fates} fates of {} events", summary.tally.events_in));
+    }
+}
+
+pub fn end_of_life(world: &World, outcome: &Outcome) {
+    let Outcome { handed, count, summary, open, is_abandoned } = outcome;
+    counts(world, summary);
+    if summary.tally.events_in != *count {
+        world.clock.wrong(format!("{count} lines were handed over, {} events counted", summary.tally.events_in));
+    }
+    if !is_abandoned && (summary.unsettled() > 0 || *open > 0) {
+        world.clock.wrong(format!("it ended with {} events and {open} batches unsettled", summary.unsettled()));
+    }
+    if summary.unsettled() == 0 && *open > 0 {
+        world.clock.wrong(format!("all events have their fate, but {open} batches are open"));
+    }
+    for (n, told) in world.engine.told() {
+        let times = handed.get(&n).copied().unwrap_or_default();
+        if told > times {
+            world.clock.wrong(format!("line {n} was read {times} times and answered for {told} times: sent again"));
+        }
+    }
+}
+
+/// When all is done: every complete line has exactly one fate.
+pub fn fates(world: &World) {
+    let lines = lock(&world.lines);
+    let letters = letters(world);
+    let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for line in &lines.all {
+        let letter = letters.get(&line.n);
+        let is_stale = line.kind == Kind::Mapping && is_overtaken(world, &lines, line);
+        let may_be_none = is_stale || lines.lost.contains(&line.n);
+        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() && !(letter.is_none() && may_be_none) {
+            world.clock.wrong(format!("line {}, {:?}, has the letter {letter:?}", line.n, line.kind));
+        }
+        if line.kind == Kind::Good {
+            let name = match world.scenario.shape {
+                Shape::Key => format!("{}/{}", APPS[line.app], line.key),
+                Shape::Line { .. } => format!("{}/{}", APPS[line.app], line.n),
+            };
+            wanted.entry(name).or_default().insert(line.n);
+        }
+    }
+    let docs = world.engine.docs();
+    let mut found: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    for ((index, _), doc) in &docs {
+        *found.entry((index.trim_start_matches("logs-"), doc.n)).or_default() += 1;
+    }
+    for (name, numbers) in &wanted {
+        let app = name.split('/').next().unwrap_or_default();
+        // of a key the newest counts
+        let newest = numbers.last().copied().unwrap_or_default();
+        match found.remove(&(app, newest)) {
+            Some(1) => {}
+            None if lines.lost.contains(&newest) => {}
+            count => world.clock.wrong(format!("{name}: {} documents of line {newest}", count.unwrap_or_default())),
+        }
+    }
+    for ((app, n), _) in found {
+        world.clock.wrong(format!("a document of line {n} in {app}, which is not wanted"));
+    }
+    let known: BTreeSet<u64> = lines.all.iter().map(|line| line.n).collect();
+    for n in letters.keys().filter(|n| !known.contains(n)) {
+        world.clock.wrong(format!("a dead letter of line {n}, which was never complete"));
+    }
+}
+
+/// After all is done the positions are at the last lines' ends.
+pub fn places_at_the_end(world: &World, positions: &[Position]) {
+    let lines = lock(&world.lines);
+    for (text, inode) in world.logs.all() {
+        let end = lines.of(text).last().map_or(0, |line| line.end);
+        let place = positions.iter().filter(|position| position.identity.inode == inode);
+        let place = place.map(|position| position.mark.offset).max().unwrap_or_default();
+        // a file without lines has nothing to claim
+        if place != end && end > 0 {
+            let known: Vec<String> =
+                positions.iter().map(|p| format!("{:?} {} at {}", p.path, p.identity.inode, p.mark.offset)).collect();
+            let known = known.join(", ");
+            world.clock.wrong(format!(
+                "all is done, but the position of {text:?} with inode {inode} is {place}, not {end}: {known}"
+            ));
+        }
+    }
+}
+
+/// Reading everything again changed nothing.
+pub fn replay(world: &World, before: &BTreeMap<(String, String), Doc>) {
+    let content = |docs: &BTreeMap<(String, String), Doc>| -> BTreeMap<(String, String), u64> {
+        docs.iter().map(|(key, doc)| (key.clone(), doc.n)).collect()
+    };
+    if content(before) != content(&world.engine.docs()) {
+        world.clock.wrong("reading everything again changed the documents".to_string());
+    }
+    fates(world);
+}
+
+/// While one index took nothing and nothing else was wrong, lines of the others became documents.
+pub fn others_went_on(world: &World, crashes: &[Duration]) -> u64 {
+    let scenario = &world.scenario;
+    let stored = world.engine.stored();
+    let lines = lock(&world.lines);
+    if scenario.bytes_in_flight_max < 1 << 20 {
+        return 0;
+    }
+    let mut count = 0;
+    // as long as files may take to be looked at, and some more
+    let settle = Duration::from_secs(45);
+    for fault in scenario.faults.iter().filter(|fault| fault.kind.is_of_index()) {
+        let time = &fault.time;
+        let meets = |other: &std::ops::Range<Duration>| {
+            other.start < time.end && time.start < other.end + scenario.patience() && other != time
+        };
+        let is_alone = !scenario.faults.iter().any(|other| meets(&other.time));
+        if !is_alone || crashes.iter().any(|at| time.contains(at)) {
+            continue;
+        }
+        let app = (0..APPS.len()).find(|app| {
+            use crate::scenario::Trouble::{Blocked, Closed, Flooded, Gone};
+            [Closed(*app), Blocked(*app), Flooded(*app), Gone(*app)].contains(&fault.kind)
+        });
+        for line in &lines.all {
+            let is_due = line.written >= time.start && line.written + settle < time.end;
+            let is_due = is_due && !lines.lost.contains(&line.n);
+            if is_due && line.kind == Kind::Good && Some(line.app) != app && scenario.shape != Shape::Key {
+                count += 1;
+                let at = stored.get(&line.n);
+                if at.is_none_or(|at| *at > line.written + settle) {
+                    world.clock.wrong(format!("line {} waited for an index that is not its own: {at:?}", line.n));
+                    return count;
+                }
+            }
+        }
+    }
+    count
+}

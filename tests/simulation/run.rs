@@ -1,0 +1,147 @@
+//! One seed from its beginning to its end: lives that end as the scenario says, a last one that comes to its end, and
+//! then everything is read again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onceline::pipeline::Pipeline;
+use onceline::pipeline::read::{Options, read};
+use onceline::time::Time;
+
+use crate::check;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::life::{Ended, Order, live};
+use crate::logs::Logs;
+use crate::saves;
+use crate::scenario::{End, Scenario};
+use crate::world::{Clock, World, lock};
+use crate::writer;
+
+pub struct Outcome {
+    pub wrong: Vec<String>,
+    pub last: Vec<String>,
+    pub digest: u64,
+    pub counts: Counts,
+    scenario: Scenario,
+}
+
+/// What all runs did.
+#[derive(Default)]
+pub struct Counts {
+    pub lines: u64,
+    pub documents: u64,
+    pub requests: u64,
+    pub crashes: u64,
+    pub stops: u64,
+    /// Lines of other indices written while one took nothing.
+    pub unhindered: u64,
+    pub hours: f64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Counts) {
+        self.lines += other.lines;
+        self.documents += other.documents;
+        self.requests += other.requests;
+        self.crashes += other.crashes;
+        self.stops += other.stops;
+        self.unhindered += other.unhindered;
+        self.hours += other.hours;
+    }
+
+    pub fn words(&self) -> String {
+        let Counts { lines, documents, requests, crashes, stops, unhindered, hours } = self;
+        format!(
+            "{lines} lines, {documents} documents, {requests} requests, {crashes} crashes, {stops} stops, \
+             {unhindered} lines not hindered by another index in trouble, \
+             {hours:.1} simulated hours"
+        )
+    }
+}
+
+impl Outcome {
+    pub fn words(&self, seed: u64) -> String {
+        format!(
+            "seed {seed} failed:\n  {}\nthe last steps:\n  {}\n{:#?}\n\
+             again: ONCELINE_SEED={seed} cargo test --test simulation every_line -- --nocapture",
+            self.wrong.join("\n  "),
+            self.last.join("\n  "),
+            self.scenario
+        )
+    }
+}
+
+pub fn run(seed: u64) -> Outcome {
+    fastrand::seed(seed);
+    let scenario = Scenario::new(seed);
+    let pipeline = pipeline(&scenario);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime of one thread");
+    runtime.block_on(async {
+        let clock = Clock::start();
+        let world = Arc::new(World {
+            disk: Disk::new(seed, scenario.faults.clone(), clock.clone()),
+            logs: Logs::new(&scenario, clock.clone()),
+            engine: Engine::new(&scenario, clock.clone()),
+            lines: Default::default(),
+            clock,
+            scenario,
+        });
+        let mut counts = Counts::default();
+        through(&world, &pipeline, &mut counts).await;
+        counts.lines = lock(&world.lines).all.len() as u64;
+        counts.documents = world.engine.docs().len() as u64;
+        counts.requests = world.engine.requests();
+        counts.hours = world.clock.now().as_secs_f64() / 3600.0;
+        let (wrong, last, digest) = world.clock.story();
+        Outcome { wrong, last, digest, counts, scenario: world.scenario.clone() }
+    })
+}
+
+async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
+    tokio::spawn(writer::write(world.clone()));
+    let mut crashes = Vec::new();
+    let mut ends = world.scenario.ends.clone();
+    ends.reverse();
+    loop {
+        let end = ends.pop();
+        let (steps, kill_after, stop, power_lost) = match end {
+            Some(End::Kill { steps }) => (Some(steps), None, None, false),
+            Some(End::PowerLoss { steps }) => (Some(steps), None, None, true),
+            Some(End::KillAfter(after)) => (None, Some(after), None, false),
+            Some(End::Stop { after, drain }) => (None, None, Some((after, drain)), false),
+            None => (None, None, None, false),
+        };
+        world.clock.begin(steps);
+        let ended = live(world, pipeline, Order { stop, kill_after, from_start: false }).await;
+        match ended {
+            Ended::Crashed => counts.crashes += 1,
+            Ended::Stopped => counts.stops += 1,
+        }
+        crashes.push(world.clock.now());
+        world.disk.recover(power_lost && ended == Ended::Crashed);
+        if world.clock.is_wrong() {
+            return;
+        }
+        if end.is_none() || ended == Ended::Stopped && stop.is_none() {
+            break;
+        }
+    }
+    if let Ok(watched) = saves::load(world, false) {
+        check::places_at_the_end(world, &watched.store.positions());
+    }
+    check::fates(world);
+    counts.unhindered = check::others_went_on(world, &crashes);
+    let before = world.engine.docs();
+    world.clock.begin(None);
+    live(world, pipeline, Order { stop: None, kill_after: None, from_start: true }).await;
+    check::replay(world, &before);
+}
+
+fn pipeline(scenario: &Scenario) -> Pipeline {
+    let options =
+        Options { now: Some(Time::new(1_772_366_400, 0)), state: Some("/state".into()), ..Options::default() };
+    let (plan, report) = read(Path::new("simulation.toml"), scenario.pipeline.as_bytes(), &options, &|_| None);
+    plan.unwrap_or_else(|| panic!("{}\n{}", scenario.pipeline, report.render(false))).pipeline
+}

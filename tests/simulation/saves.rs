@@ -1,0 +1,43 @@
+//! Saved positions as the pipeline saves them, looked at on their way to the disk.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onceline::ack::positions::{Save, Store};
+use onceline::input::identity::Position;
+
+use crate::check;
+use crate::disk::Disk;
+use crate::world::World;
+
+pub const STATE: &str = "/state";
+
+/// The store of one life.
+pub struct Watched {
+    pub store: Store<Disk>,
+    pub world: Arc<World>,
+}
+
+pub fn load(world: &Arc<World>, from_start: bool) -> anyhow::Result<Watched> {
+    let store = match from_start {
+        true => Store::empty_on(world.disk.clone(), Path::new(STATE)),
+        false => Store::load_from(world.disk.clone(), Path::new(STATE))?,
+    };
+    Ok(Watched { store, world: world.clone() })
+}
+
+impl Save for Watched {
+    fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()> {
+        let mut wanted = self.store.positions();
+        for position in &moved {
+            wanted.retain(|known| known.identity.inode != position.identity.inode);
+            wanted.push(position.clone());
+        }
+        check::positions(&self.world, &wanted, "about to be saved");
+        let done = self.store.save(moved);
+        if done.is_err() {
+            self.world.clock.note("positions not saved", 0);
+        }
+        done
+    }
+}

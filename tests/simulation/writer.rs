@@ -1,0 +1,269 @@
+//! What writes the lines, and what must become of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::check;
+use crate::logs::{self, Text};
+use crate::scenario::{APPS, LINE_BYTES_MAX, Scenario, Shape};
+use crate::world::{World, lock};
+
+/// What kind of a line it is, and so what must become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A document.
+    Good,
+    /// Dropped by a filter.
+    Debug,
+    BadJson,
+    NoTime,
+    BadName,
+    TooLong,
+    /// The engine takes no request with it, however small.
+    TooLarge,
+    /// The engine rejects the item.
+    Mapping,
+    /// The engine rejects every request with it.
+    Poison,
+}
+
+impl Kind {
+    /// The reason of its dead letter.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Kind::Good | Kind::Debug => None,
+            Kind::BadJson => Some("bad-json"),
+            Kind::NoTime => Some("no-timestamp"),
+            Kind::BadName => Some("bad-index-name"),
+            Kind::TooLong | Kind::TooLarge => Some("too-large"),
+            Kind::Mapping | Kind::Poison => Some("rejected"),
+        }
+    }
+}
+
+/// A complete line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its own number, in its text: equal lines share it.
+    pub n: u64,
+    pub kind: Kind,
+    pub text: Text,
+    pub start: u64,
+    pub end: u64,
+    pub app: usize,
+    pub key: u64,
+    pub written: Duration,
+}
+
+/// All complete lines written so far, in order of their files.
+#[derive(Default)]
+pub struct Lines {
+    pub all: Vec<Line>,
+    by_text: BTreeMap<Text, Vec<usize>>,
+    /// Lines, by their numbers, that were destroyed before they had their fate: perhaps nobody could read them.
+    pub lost: BTreeSet<u64>,
+    /// No more are written.
+    pub is_over: bool,
+}
+
+impl Lines {
+    fn push(&mut self, line: Line) {
+        self.by_text.entry(line.text).or_default().push(self.all.len());
+        self.all.push(line);
+    }
+
+    /// The lines of a text, in order.
+    pub fn of(&self, text: Text) -> impl Iterator<Item = &Line> {
+        self.by_text.get(&text).into_iter().flatten().map(|at| &self.all[*at])
+    }
+
+    /// A text has been copied: the same lines once more.
+    fn copied(&mut self, from: Text, to: Text) {
+        let lines: Vec<Line> = self.of(from).cloned().collect();
+        lines.into_iter().for_each(|line| self.push(Line { text: to, ..line }));
+    }
+
+    /// A text is no more: what stands nowhere else and has no fate may be lost.
+    fn destroyed(&mut self, text: Text, world: &World) {
+        let readable: BTreeSet<Text> = world.logs.all().into_iter().map(|(text, _)| text).collect();
+        let letters = check::letters(world);
+        for line in self.of(text).cloned().collect::<Vec<_>>() {
+            let has_fate = world.engine.is_stored(line.n) || letters.contains_key(&line.n);
+            let is_elsewhere = self.all.iter().any(|other| other.n == line.n && readable.contains(&other.text));
+            if !has_fate && !is_elsewhere {
+                self.lost.insert(line.n);
+            }
+        }
+    }
+}
+
+/// One log, and those it was rotated to.
+struct Log {
+    path: PathBuf,
+    rotated: Vec<PathBuf>,
+    /// Who rotated it by renaming still writes some to this.
+    late: Option<u64>,
+    turns: u32,
+}
+
+/// Writes all lines of a scenario, in pieces of any size.
+pub async fn write(world: Arc<World>) {
+    let scenario = &world.scenario;
+    let mut rng = Rng::with_seed(scenario.seed ^ 0x3713_3333);
+    let mut times: Vec<Duration> = (0..scenario.lines).map(|_| scenario.writing.mul_f64(rng.f64())).collect();
+    times.sort();
+    let log = |n| Log { path: logs::path(n), rotated: Vec::new(), late: None, turns: 0 };
+    let mut all: Vec<Log> = (0..scenario.files).map(log).collect();
+    let mut texts: Vec<(u64, Kind, usize, u64, String)> = Vec::new();
+    for (n, time) in times.into_iter().enumerate() {
+        let now = world.clock.now();
+        if time > now && rng.u8(..4) > 0 {
+            tokio::time::sleep(time - now).await;
+        }
+        let file = rng.usize(..scenario.files);
+        if rng.u32(..100) < scenario.turmoil {
+            all[file].turn(&world, &mut rng);
+        }
+        let line = match rng.u8(..20) {
+            // the same line again, in any file
+            0 if !texts.is_empty() && scenario.shape != Shape::Key => texts[rng.usize(..texts.len())].clone(),
+            _ => line(&mut rng, scenario, n as u64, file),
+        };
+        if line.1 == Kind::Good {
+            texts.push(line.clone());
+        }
+        put(&world, &mut rng, &mut all[file], line).await;
+    }
+    // half a line that never ends
+    if rng.bool()
+        && let Some(text) = world.logs.at(&logs::path(0))
+    {
+        world.logs.append(text.file, b"{\"n\":999999999,\"half");
+    }
+    lock(&world.lines).is_over = true;
+}
+
+async fn put(world: &World, rng: &mut Rng, log: &mut Log, line: (u64, Kind, usize, u64, String)) {
+    let (n, kind, app, key, bytes) = line;
+    let Some(current) = world.logs.at(&log.path) else { return };
+    let late = log.late.filter(|_| rng.bool()).map(|file| Text { file, generation: 0 });
+    if late.is_none() && rng.u8(..3) == 0 {
+        log.late = None;
+    }
+    let text = late.unwrap_or(current);
+    let start = world.logs.len(text);
+    let end = start + bytes.len() as u64;
+    // a line may be written in two goes, read in between
+    if rng.u8(..6) == 0 {
+        let cut = rng.usize(..bytes.len());
+        world.logs.append(text.file, &bytes.as_bytes()[..cut]);
+        tokio::time::sleep(Duration::from_millis(rng.u64(..3_000))).await;
+        world.logs.append(text.file, &bytes.as_bytes()[cut..]);
+    } else {
+        world.logs.append(text.file, bytes.as_bytes());
+    }
+    let written = world.clock.now();
+    lock(&world.lines).push(Line { n, kind, text, start, end, app, key, written });
+    world.clock.note("line written", n);
+}
+
+impl Log {
+    /// Something that becomes of logs.
+    fn turn(&mut self, world: &World, rng: &mut Rng) {
+        let logs = &world.logs;
+        let Some(text) = logs.at(&self.path) else { return };
+        self.turns += 1;
+        let rotated = self.path.with_extension(format!("log.{}", self.turns));
+        let what = rng.u8(..10);
+        world.clock.note("turn", u64::from(what));
+        match what {
+            0..=3 => {
+                // only a file that was never truncated is written to after it was renamed
+                self.late = (text.generation == 0 && rng.bool()).then_some(text.file);
+                logs.rename(&self.path, &rotated);
+                self.rotated.push(rotated);
+                logs.make(&self.path);
+            }
+            4..=5 => {
+                if let Some(copy) = logs.copy(&self.path, &rotated, false) {
+                    lock(&world.lines).copied(text, copy);
+                    self.rotated.push(rotated);
+                }
+                logs.truncate(&self.path);
+            }
+            6 => {
+                logs.truncate(&self.path);
+                lock(&world.lines).destroyed(text, world);
+            }
+            7 => {
+                self.late = None;
+                logs.delete(&self.path);
+                logs.make(&self.path);
+                lock(&world.lines).destroyed(text, world);
+            }
+            8 if !self.rotated.is_empty() => {
+                self.late = None;
+                let oldest = self.rotated.remove(0);
+                let packed = PathBuf::from(format!("{}.gz", oldest.display()));
+                let old = logs.at(&oldest);
+                if let (Some(copy), Some(old)) = (logs.copy(&oldest, &packed, true), old) {
+                    lock(&world.lines).copied(old, copy);
+                }
+                logs.delete(&oldest);
+            }
+            _ if !self.rotated.is_empty() => {
+                self.late = None;
+                let oldest = self.rotated.remove(0);
+                let old = logs.at(&oldest);
+                logs.delete(&oldest);
+                if let Some(old) = old {
+                    lock(&world.lines).destroyed(old, world);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn line(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> (u64, Kind, usize, u64, String) {
+    let kind = match rng.u8(..64) {
+        0..=2 => Kind::BadJson,
+        3..=4 => Kind::NoTime,
+        5 => Kind::BadName,
+        6 => Kind::TooLong,
+        7 => Kind::TooLarge,
+        8..=10 => Kind::Mapping,
+        11 => Kind::Poison,
+        12..=15 => Kind::Debug,
+        _ => Kind::Good,
+    };
+    let key = rng.u64(..6);
+    // a key belongs to one file and one index: only so do its lines have an order
+    let app = if scenario.shape == Shape::Key { key as usize % APPS.len() } else { rng.usize(..APPS.len()) };
+    let key = file as u64 * 100 + key;
+    let pad = match kind {
+        Kind::TooLong => LINE_BYTES_MAX + rng.usize(..3_000),
+        Kind::TooLarge => scenario.request_bytes_max.min(LINE_BYTES_MAX - 400),
+        _ => 1 << rng.usize(..10),
+    };
+    let pad: String = (0..pad).map(|_| rng.lowercase()).collect();
+    let time = if kind == Kind::NoTime { "" } else { "\"ts\":\"2026-03-01T10:00:00.123Z\"," };
+    let name = if kind == Kind::BadName { "A B" } else { APPS[app] };
+    let level = if kind == Kind::Debug { "debug" } else { "info" };
+    let mark = match kind {
+        Kind::Mapping => ",\"mark\":\"mapping\"",
+        Kind::Poison => ",\"mark\":\"poison\"",
+        Kind::TooLarge => ",\"mark\":\"large\"",
+        _ => "",
+    };
+    let end = if kind == Kind::BadJson { "" } else { "}" };
+    let feed = if rng.u8(..10) == 0 { "\r\n" } else { "\n" };
+    let text = format!(
+        "{{\"n\":{n},{time}\"app\":\"{name}\",\"k\":\"{key}\",\"level\":\"{level}\"{mark},\"pad\":\"{pad}\"{end}{feed}"
+    );
+    (n, kind, app, key, text)
+}
