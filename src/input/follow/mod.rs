@@ -32,6 +32,7 @@ use crate::batch::Source;
 use crate::codec::Block;
 use crate::pool::Buffer;
 use disk::Real;
+use gone::Inode;
 use machine::{FileNumber, Machine, Rules, Told};
 use pattern::Paths;
 use watch::Watch;
@@ -56,9 +57,10 @@ const WATCH: Duration = Duration::from_millis(200);
 pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Result<()> {
     let rules = config.rules(files)?;
     let known = intake.known.positions().to_vec();
-    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let mut watch = Watch::new();
-    let mut desk = Desk { intake, lanes: Vec::new(), files: HashMap::new() };
+    let saved = known.iter().map(|known| ((known.identity.device, known.identity.inode), known.clone())).collect();
+    let mut desk = Desk { intake, lanes: Vec::new(), files: HashMap::new(), by_inode: HashMap::new(), saved };
+    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let began = Instant::now();
     let mut hints = Vec::new();
     while intake.is_running() {
@@ -117,6 +119,10 @@ struct Desk<'a> {
     intake: &'a Intake,
     lanes: Vec<Lane>,
     files: HashMap<FileNumber, Followed>,
+    /// The last file that had an inode.
+    by_inode: HashMap<Inode, FileNumber>,
+    /// Saved places of files not met yet.
+    saved: HashMap<Inode, Position>,
 }
 
 impl Desk<'_> {
@@ -166,12 +172,32 @@ impl Desk<'_> {
             self.lanes.push(Lane { partition, number: 0 });
             self.lanes.len() - 1
         });
+        if !self.keep_place_of_inode(file, position, was) {
+            return false;
+        }
         let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity });
         let source = Arc::new(source(&position.path, &position.identity, &[]));
         self.files.insert(file, Followed { lane, key, source, mark: position.mark });
         // a place that no line leads to: behind what is left out, or under another name than it was saved with
         let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
         is_saved || self.claim(file)
+    }
+
+    /// Places are saved by inode, and a file that begins with one that was used before would take the place of the
+    /// file that had it, which may turn up again, compressed: that one is saved apart.
+    fn keep_place_of_inode(&mut self, file: FileNumber, position: &Position, was: Option<&Position>) -> bool {
+        let inode = (position.identity.device, position.identity.inode);
+        if let Some(saved) = self.saved.remove(&inode)
+            && Some(&saved) != was
+            && let Some(identity) = apart(&saved.identity)
+        {
+            self.intake.shared.lock().1.note(Position { identity, ..saved });
+        }
+        let Some(before) = self.by_inode.insert(inode, file) else { return true };
+        let Some(followed) = self.files.get_mut(&before) else { return true };
+        let Some(identity) = apart(&followed.key.identity) else { return true };
+        followed.key = Arc::new(FileKey { path: followed.key.path.clone(), identity });
+        self.claim(before)
     }
 
     /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
@@ -189,6 +215,15 @@ impl Desk<'_> {
         let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
         self.intake.submit(lane.partition, number, block, source, key)
     }
+}
+
+/// A file without its inode, which another has now: known by its head alone.
+fn apart(identity: &Identity) -> Option<Identity> {
+    let mut number = [0; 8];
+    number.copy_from_slice(&identity.head.hash[..8]);
+    // no file has device 0; half of the range will do
+    let inode = u64::from_be_bytes(number) >> 1;
+    (identity.head.bytes > 0).then_some(Identity { device: 0, inode, head: identity.head })
 }
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
