@@ -69,7 +69,8 @@
 //!     its rows: property tests in [`ack`], `tests/program/positions.rs`. State that cannot be used is an error.
 //! 13. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
 //!     `tests/following`.
-//! 14. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
+//! 14. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`.
+//! 15. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 //!
 //! Not yet: a spool.
 

@@ -195,7 +195,7 @@ impl Life<'_> {
             Limits { batch_bytes: world.scenario.batch_bytes, line_bytes_max: self.pipeline.limits(0).line_bytes_max };
         let (pool, known) = (Pool::default(), self.positions.clone());
         let mut machine = Machine::new(world.logs.clone(), rules(&world.scenario), limits, &pool, known);
-        let mut lanes = Lanes::default();
+        let mut lanes = Lanes::new(&self.positions);
         while *self.phases.borrow() == Phase::Running {
             world.clock.step("look", 0)?;
             let mut drafts = Vec::new();
@@ -204,8 +204,10 @@ impl Life<'_> {
                     let told = format!("{told:?}");
                     eprintln!("           {}", &told[..told.len().min(600)]);
                 }
-                drafts.extend(lanes.hear(told, &self.shared));
-                true
+                lanes.hear(told, &self.shared, &mut |draft| {
+                    drafts.push(draft);
+                    true
+                })
             });
             for draft in drafts {
                 self.submit(draft, &slots, &jobs).await?;

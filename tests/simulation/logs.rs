@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use onceline::input::follow::disk::{Changed, Disk, Entry, Kind, OpenFile, Stat};
-use onceline::input::identity::Position;
+use onceline::input::identity::{Identity, Position};
 
 use crate::scenario::{Scenario, Trouble};
 use crate::world::{Clock, lock};
@@ -185,7 +185,9 @@ impl Logs {
     pub fn texts_of(&self, position: &Position) -> Vec<Text> {
         let state = lock(&self.state);
         let mut texts = Vec::new();
-        for (number, file) in state.files.iter().filter(|(_, file)| file.inode == position.identity.inode) {
+        // one that lost its inode is known by its head alone
+        let Identity { device, inode, .. } = position.identity;
+        for (number, file) in state.files.iter().filter(|(_, file)| device == 0 || file.inode == inode) {
             for generation in 0..=file.past.len() {
                 let text = file.text(generation);
                 let before = text.get(..position.mark.offset as usize);

@@ -33,6 +33,7 @@ use crate::batch::Source;
 use crate::codec::Block;
 use crate::pool::Buffer;
 use disk::Real;
+use gone::Inode;
 use machine::{FileNumber, Machine, Rules, Told};
 use pattern::Paths;
 use watch::Watch;
@@ -57,16 +58,15 @@ const WATCH: Duration = Duration::from_millis(200);
 pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Result<()> {
     let rules = config.rules(files)?;
     let known = intake.known.positions().to_vec();
-    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let mut watch = Watch::new();
-    let mut lanes = Lanes::default();
+    let mut lanes = Lanes::new(&known);
+    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let began = Instant::now();
     let mut hints = Vec::new();
     while intake.is_running() {
         let stepped = began.elapsed();
         let next = machine.step(stepped, &hints, &mut |told| {
-            let draft = if intake.is_running() { lanes.hear(told, &intake.shared) } else { return false };
-            draft.is_none_or(|draft| intake.submit(draft))
+            intake.is_running() && lanes.hear(told, &intake.shared, &mut |draft| intake.submit(draft))
         });
         watch.follow(machine.folders());
         let wait = next.saturating_sub(began.elapsed()).min(WATCH);
@@ -117,26 +117,41 @@ struct Followed {
 }
 
 /// Makes blocks of what the machine tells, each with its place in the ledger.
-#[derive(Default)]
 pub struct Lanes {
     lanes: Vec<Lane>,
     files: HashMap<FileNumber, Followed>,
+    /// The last file that had an inode.
+    by_inode: HashMap<Inode, FileNumber>,
+    /// Saved places of files not met yet.
+    saved: HashMap<Inode, Position>,
 }
 
+/// Takes a block that is ready. Says whether it goes on.
+type Submit<'a> = dyn FnMut(Draft) -> bool + 'a;
+
 impl Lanes {
-    /// What is to be submitted, if anything.
-    pub fn hear(&mut self, told: Told<'_>, shared: &Shared) -> Option<Draft> {
+    /// With the places that were saved.
+    pub fn new(known: &[Position]) -> Lanes {
+        let inode = |known: &Position| (known.identity.device, known.identity.inode);
+        let saved = known.iter().map(|known| (inode(known), known.clone())).collect();
+        Lanes { lanes: Vec::new(), files: HashMap::new(), by_inode: HashMap::new(), saved }
+    }
+
+    pub fn hear(&mut self, told: Told<'_>, shared: &Shared, submit: &mut Submit<'_>) -> bool {
         match told {
-            Told::Began { file, position, was, after } => self.begin(file, position, was, after, shared),
+            Told::Began { file, position, was, after } => {
+                self.keep_place_of_inode(file, position, was, shared, submit)
+                    && self.begin(file, position, was, after, shared, submit)
+            }
             Told::Moved { file, path } => {
-                let followed = self.files.get_mut(&file)?;
+                let Some(followed) = self.files.get_mut(&file) else { return true };
                 let FileKey { identity, number, .. } = *followed.key;
                 followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity, number });
                 followed.source = Arc::new(source(path, &identity, &followed.source.head));
-                self.claim(file)
+                self.claim(file, submit)
             }
             Told::Lines { file, block, head, identity, mark } => {
-                let followed = self.files.get_mut(&file)?;
+                let Some(followed) = self.files.get_mut(&file) else { return true };
                 if identity != followed.key.identity {
                     let FileKey { path, number, .. } = &*followed.key;
                     followed.key = Arc::new(FileKey { path: path.clone(), identity, number: *number });
@@ -145,13 +160,13 @@ impl Lanes {
                     followed.source = Arc::new(source(&followed.key.path, &identity, head));
                 }
                 followed.mark = mark;
-                self.draft(file, block)
+                self.submit(file, block, submit)
             }
             // it may turn up again, by another name or compressed
-            Told::Ended { .. } => None,
+            Told::Ended { .. } => true,
             Told::Forgotten { file, .. } => {
                 file.map(|file| self.files.remove(&file));
-                None
+                true
             }
         }
     }
@@ -163,37 +178,72 @@ impl Lanes {
         was: Option<&Position>,
         after: Option<FileNumber>,
         shared: &Shared,
-    ) -> Option<Draft> {
-        let ledger = &mut shared.lock().1;
+        submit: &mut Submit<'_>,
+    ) -> bool {
+        let number = shared.lock().1.number_file();
         let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
         let lane = lane.unwrap_or_else(|| {
-            self.lanes.push(Lane { partition: ledger.partition(position.mark.offset), number: 0 });
+            let partition = shared.lock().1.partition(position.mark.offset);
+            self.lanes.push(Lane { partition, number: 0 });
             self.lanes.len() - 1
         });
-        let number = ledger.number_file();
         let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity, number });
         let source = Arc::new(source(&position.path, &position.identity, &[]));
         self.files.insert(file, Followed { lane, key, source, mark: position.mark });
         // a place that no line leads to: behind what is left out, or under another name than it was saved with
         let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-        if is_saved { None } else { self.claim(file) }
+        is_saved || self.claim(file, submit)
+    }
+
+    /// Places are saved by inode, and a file that begins with one that was used before would take the place of the
+    /// file that had it, which may turn up again, compressed: that one is saved apart.
+    fn keep_place_of_inode(
+        &mut self,
+        file: FileNumber,
+        position: &Position,
+        was: Option<&Position>,
+        shared: &Shared,
+        submit: &mut Submit<'_>,
+    ) -> bool {
+        let inode = (position.identity.device, position.identity.inode);
+        if let Some(saved) = self.saved.remove(&inode)
+            && Some(&saved) != was
+            && let Some(identity) = apart(&saved.identity)
+        {
+            shared.lock().1.note(Position { identity, ..saved });
+        }
+        let Some(before) = self.by_inode.insert(inode, file) else { return true };
+        let Some(followed) = self.files.get_mut(&before) else { return true };
+        let Some(identity) = apart(&followed.key.identity) else { return true };
+        let FileKey { path, number, .. } = &*followed.key;
+        followed.key = Arc::new(FileKey { path: path.clone(), identity, number: *number });
+        self.claim(before, submit)
     }
 
     /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
-    fn claim(&mut self, file: FileNumber) -> Option<Draft> {
+    fn claim(&mut self, file: FileNumber, submit: &mut Submit<'_>) -> bool {
         let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
-        self.draft(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None })
+        self.submit(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None }, submit)
     }
 
-    fn draft(&mut self, file: FileNumber, mut block: Block) -> Option<Draft> {
-        let followed = self.files.get(&file)?;
+    fn submit(&mut self, file: FileNumber, mut block: Block, submit: &mut Submit<'_>) -> bool {
+        let Some(followed) = self.files.get(&file) else { return true };
         let lane = &mut self.lanes[followed.lane];
         let number = lane.number;
         lane.number += 1;
         block.mark = Some(followed.mark);
-        let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
-        Some(Draft { partition: lane.partition, number, block, source, file: key })
+        let (source, file) = (followed.source.clone(), Some(followed.key.clone()));
+        submit(Draft { partition: lane.partition, number, block, source, file })
     }
+}
+
+/// A file without its inode, which another has now: known by its head alone.
+fn apart(identity: &Identity) -> Option<Identity> {
+    let mut number = [0; 8];
+    number.copy_from_slice(&identity.head.hash[..8]);
+    // no file has device 0; half of the range will do
+    let inode = u64::from_be_bytes(number) >> 1;
+    (identity.head.bytes > 0).then_some(Identity { device: 0, inode, head: identity.head })
 }
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
