@@ -159,6 +159,20 @@ impl<'a> Section<'a> {
         self.fail_place(&self.place(key), message, help);
     }
 
+    /// As [`Section::fail_at`], with a message that may quote the value: it is not said where a variable gave that.
+    pub fn fail_quoting(&self, key: &str, message: impl Into<String>, help: impl Into<Help>) {
+        let is_secret = match (self.lookup(key), &self.source) {
+            (Some(value), _) => value.kind.has_variable(),
+            (None, Source::Table(table)) => table.entries.iter().any(|entry| entry.value.kind.has_variable()),
+            (None, _) => false,
+        };
+        if is_secret {
+            self.fail_at(key, format!("`{key}`: what its variable gives cannot be used"), ());
+        } else {
+            self.fail_at(key, message, help);
+        }
+    }
+
     pub fn warn_at(&self, key: &str, message: impl Into<String>, help: impl Into<Help>) {
         self.file.push(Problem::warning(self.place(key), self.labelled(message)).help(help));
     }

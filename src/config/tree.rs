@@ -78,6 +78,16 @@ impl Table {
 }
 
 impl Kind {
+    /// Whether a variable gave any of it.
+    pub fn has_variable(&self) -> bool {
+        match self {
+            Kind::Text(text) => text.variable,
+            Kind::Array(nodes) => nodes.iter().any(|node| node.kind.has_variable()),
+            Kind::Table(table) => table.entries.iter().any(|entry| entry.value.kind.has_variable()),
+            _ => false,
+        }
+    }
+
     /// With its article, for messages.
     pub fn describe(&self) -> &'static str {
         match self {

@@ -55,7 +55,7 @@ fn boxed<F: Filter + 'static>(t: &Section<'_>, key: &str, built: Option<Result<F
     match built? {
         Ok(filter) => Some(Box::new(filter)),
         Err(message) => {
-            t.fail_at(key, message, Help::default());
+            t.fail_quoting(key, message, Help::default());
             None
         }
     }

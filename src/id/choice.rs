@@ -175,7 +175,7 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
     let serialization = rule.unwrap_or(Serialization::V1);
     let content = Content::new(source.clone(), serialization, keep);
     if let Err(why) = &content {
-        t.fail_at("source", why.as_str(), "leave `source` out to hash the event's raw bytes");
+        t.fail_quoting("source", why.as_str(), "leave `source` out to hash the event's raw bytes");
     }
     let scheme = scheme?;
     let Some(method) = method? else {

@@ -164,7 +164,7 @@ fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
     for (key, patterns) in [("paths", paths.as_deref().unwrap_or_default()), ("exclude", &exclude)] {
         for pattern in patterns {
             if let Err(error) = glob::Pattern::new(pattern) {
-                t.fail_at(key, format!("`{pattern}` is not a pattern: {}", error.msg), ());
+                t.fail_quoting(key, format!("`{pattern}` is not a pattern: {}", error.msg), ());
             }
         }
     }
@@ -198,7 +198,7 @@ const CODECS: &[(&str, BuildCodec)] = &[
         match plain::Plain::build(charset.as_deref()) {
             Ok(plain) => Some(Box::new(plain)),
             Err(why) => {
-                t.fail_at("charset", why, ());
+                t.fail_quoting("charset", why, ());
                 None
             }
         }
@@ -285,7 +285,7 @@ fn refuse_bad_name(index: &Section<'_>, name: &Template, bad_name: BadName) {
     if let Err(why) = crate::index::legal(&filled)
         && (bad_name == BadName::DeadLetter || name.is_constant())
     {
-        index.fail_at("name", format!("no engine takes this index name: it {why}"), ());
+        index.fail_quoting("name", format!("no engine takes this index name: it {why}"), ());
     }
 }
 
