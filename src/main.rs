@@ -428,7 +428,8 @@ fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
     if let Some(bar) = bar {
         bar.stop();
     }
-    if *phases.borrow() != Phase::Running {
+    let may_leave = args.once || plans.iter().any(|(_, plan)| plan.pipeline.reads_stdin());
+    if may_leave && *phases.borrow() != Phase::Running {
         eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
     }
     finish(args, &plans, &endings, started.elapsed().as_secs_f64())
