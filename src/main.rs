@@ -2,18 +2,16 @@
 
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a user is told, not shown a backtrace")]
 
+mod commands;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use onceline::ack::{Shared, Summary, counted};
-use onceline::output::Phase;
 use onceline::pipeline::read::{Options, Plan};
-use onceline::pipeline::{check, explain, progress, read, run};
+use onceline::pipeline::{check, explain, read};
 use onceline::time::Time;
 use onceline::{bench, config};
 
@@ -23,9 +21,6 @@ const DONE: u8 = 0;
 const UNSETTLED: u8 = 1;
 /// A wrong command line or pipeline file.
 const WRONG: u8 = 2;
-
-/// How long after the first signal what was read may still be delivered.
-const DRAIN: Duration = Duration::from_secs(30);
 
 #[derive(Parser)]
 #[command(
@@ -59,13 +54,14 @@ enum Command {
     /// Run pipelines until every input ends
     #[command(
         long_about = "Runs the pipelines until every input ends (standard input closed, with --once the files read \
-                      to their ends) or until SIGINT or SIGTERM; then delivers what was read and exits.",
+                      to their ends) or until SIGINT or SIGTERM; then delivers what was read, for [tuning] drain_max at most, keeps what cannot be \
+                      read again for the next run, and exits. SIGHUP reads the pipeline files again.",
         after_help = "Examples:\n  \
             cat app.log | onceline run app.toml\n  \
             onceline run --once --progress backfill.toml\n  \
             onceline run app.toml --set output.path=/tmp/try.sqlite --summary - < app.log"
     )]
-    Run(RunArgs),
+    Run(commands::run::RunArgs),
     /// Validate pipeline files and say in words what they will do
     #[command(
         long_about = "Validates pipeline files without touching data or engines, says in plain words what each \
@@ -98,7 +94,7 @@ enum Command {
     Bench(BenchCommand),
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct PipelineArgs {
     /// Pipeline files
     #[arg(required = true, value_name = "PIPELINE.toml")]
@@ -112,24 +108,6 @@ struct PipelineArgs {
     /// Folder for what outlives a run: dead letters, unless [dead_letter] says where
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-}
-
-#[derive(Args)]
-struct RunArgs {
-    #[command(flatten)]
-    pipelines: PipelineArgs,
-    /// Read the files there are to their ends, then stop
-    #[arg(long)]
-    once: bool,
-    /// Show a bar while it runs
-    #[arg(long)]
-    progress: bool,
-    /// Write the counts of the run as one JSON object; - for standard output
-    #[arg(long, value_name = "FILE")]
-    summary: Option<PathBuf>,
-    /// Exit with 1 if there is a dead letter
-    #[arg(long)]
-    fail_on_dead_letters: bool,
 }
 
 #[derive(Subcommand)]
@@ -198,7 +176,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(cli.verbose, cli.log_format == "json");
     let status = match cli.command {
-        Command::Run(args) => run_command(&args),
+        Command::Run(args) => commands::run::run(&args),
         Command::Check { pipelines } => check_command(&pipelines),
         Command::Explain { pipelines, input, metadata } => explain_command(&pipelines, input, metadata),
         Command::Bench(command) => bench_command(command),
@@ -283,114 +261,6 @@ fn explain_command(args: &PipelineArgs, input: usize, metadata: bool) -> anyhow:
         }
     }
     Ok(DONE)
-}
-
-fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
-    let Some(plans) = load(&args.pipelines, &Options { once: args.once, ..options(&args.pipelines) })? else {
-        return Ok(WRONG);
-    };
-    if plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count() > 1 {
-        eprintln!("onceline: standard input can be read by one pipeline only");
-        return Ok(WRONG);
-    }
-    let started = Instant::now();
-    let (phase, phases) = tokio::sync::watch::channel(Phase::Running);
-    watch_signals(phase)?;
-    let shared: Vec<Arc<Shared>> = plans.iter().map(|_| Arc::default()).collect();
-    let bar = args.progress.then(|| progress::start(&plans, &shared));
-    let endings: Vec<run::Ending> = std::thread::scope(|scope| {
-        let running: Vec<_> = plans
-            .iter()
-            .zip(&shared)
-            .map(|((_, plan), shared)| scope.spawn(|| run::run(&plan.pipeline, shared, &phases)))
-            .collect();
-        running.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    if let Some(bar) = bar {
-        bar.stop();
-    }
-    finish(args, &plans, &endings, started.elapsed().as_secs_f64())
-}
-
-/// Says how the run ended, and gives its exit status.
-fn finish(args: &RunArgs, plans: &[(PathBuf, Plan)], endings: &[run::Ending], seconds: f64) -> anyhow::Result<u8> {
-    let mut total = Summary::default();
-    let mut status = if endings.len() < plans.len() { UNSETTLED } else { DONE };
-    for ((path, plan), ending) in plans.iter().zip(endings) {
-        total.merge(&ending.summary);
-        for error in &ending.errors {
-            eprintln!("onceline: {}: {error:#}", path.display());
-            status = UNSETTLED;
-        }
-        if ending.summary.unsettled() > 0 {
-            eprintln!("onceline: {}: {} not settled", path.display(), counted(ending.summary.unsettled(), "event"));
-            status = UNSETTLED;
-        }
-        if ending.summary.dead_lettered > 0 {
-            let (count, file) = (ending.summary.dead_lettered, plan.pipeline.letters.display());
-            eprintln!("onceline: {}: {}, see {file}", path.display(), counted(count, "dead letter"));
-            if args.fail_on_dead_letters {
-                status = UNSETTLED;
-            }
-        }
-    }
-    eprintln!("onceline: {}", total.words(seconds));
-    if let [(_, plan)] = plans
-        && let Some(hint) = plan.pipeline.output.look()
-    {
-        eprintln!("onceline: {hint}");
-    }
-    if let Some(file) = &args.summary {
-        write_summary(file, plans, endings, &total, seconds)?;
-    }
-    Ok(status)
-}
-
-fn write_summary(
-    file: &Path,
-    plans: &[(PathBuf, Plan)],
-    endings: &[run::Ending],
-    total: &Summary,
-    seconds: f64,
-) -> anyhow::Result<()> {
-    let mut object = total.to_json(seconds);
-    if plans.len() > 1 {
-        let each = plans.iter().zip(endings);
-        let each = each.map(|((_, plan), ending)| (plan.pipeline.name.clone(), ending.summary.to_json(seconds).into()));
-        object.insert("pipelines".to_string(), serde_json::Value::Object(each.collect()));
-    }
-    let text = format!("{}\n", serde_json::Value::Object(object));
-    if file == Path::new("-") {
-        std::io::stdout().write_all(text.as_bytes()).context("cannot write the summary")
-    } else {
-        std::fs::write(file, text).with_context(|| format!("cannot write the summary to {}", file.display()))
-    }
-}
-
-/// SIGINT or SIGTERM once: end the reading and deliver what was read, for a time. Twice: leave the rest unsettled.
-fn watch_signals(phase: tokio::sync::watch::Sender<Phase>) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                return;
-            };
-            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-            tracing::warn!("going down: delivering what was read, a second signal leaves it");
-            phase.send_replace(Phase::Draining);
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                () = tokio::time::sleep(DRAIN) => {}
-            }
-            phase.send_replace(Phase::Abandon);
-            phase.closed().await;
-        });
-    });
-    Ok(())
 }
 
 fn bench_command(command: BenchCommand) -> anyhow::Result<u8> {

@@ -3,19 +3,24 @@
 //! Each batch has a [`Receipt`]; whoever brings an event to its end says so with [`Acks::settle`]. A batch is
 //! settled when nothing of it is open; dropping a receipt says "not done", never "done".
 
+pub mod kept;
 mod ledger;
 mod letter;
+pub mod letter_file;
 mod summary;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use crate::input::budget::Permit;
 use crate::output::{Phase, Phases};
 
+use kept::{Held, Keep};
+
 pub use ledger::{Ledger, Span as Reach};
-pub use letter::{Letter, LetterFile, Reason};
+pub use letter::{Letter, Reason};
+pub use letter_file::{LetterFile, Letters};
 pub use summary::{Summary, Tally, counted};
 
 /// The claim of one batch on a place in its source.
@@ -28,6 +33,10 @@ struct Ticket {
     /// The batch's number within its partition, from 0.
     number: u64,
     open: AtomicI64,
+    /// The records, until the last claim is gone.
+    held: OnceLock<Arc<Held>>,
+    /// Who keeps the records until the batch is settled, where its source cannot be read again.
+    keep: Option<Keep>,
     /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
     _permit: Option<Permit>,
 }
@@ -35,7 +44,39 @@ struct Ticket {
 impl Receipt {
     /// A receipt with one claim open, the worker's own.
     pub fn new(partition: u32, number: u64, permit: Option<Permit>) -> Receipt {
-        Receipt(Arc::new(Ticket { partition, number, open: AtomicI64::new(1), _permit: permit }))
+        Receipt::keeping(partition, number, permit, None)
+    }
+
+    /// As [`Receipt::new`], of a source that cannot be read again if there is somebody to keep its records.
+    pub fn keeping(partition: u32, number: u64, permit: Option<Permit>, keep: Option<Keep>) -> Receipt {
+        let (open, held) = (AtomicI64::new(1), OnceLock::new());
+        Receipt(Arc::new(Ticket { partition, number, open, held, keep, _permit: permit }))
+    }
+
+    /// Holds the batch's records until the last claim on it is gone, or, if its source cannot be read again, until
+    /// it is settled.
+    pub fn hold(&self, mut held: Held) {
+        held.is_in_spool = self.0.keep.as_ref().is_some_and(|keep| keep.spool.is_some());
+        let held = Arc::new(held);
+        if let Some(keep) = &self.0.keep {
+            keep.kept.hold((self.0.partition, self.0.number), held.clone());
+        }
+        // a batch is packed once
+        let _ = self.0.held.set(held);
+    }
+
+    /// Adds what the record says to a letter of the batch.
+    fn complete(&self, letter: &mut Letter) {
+        if let Some(held) = self.0.held.get() {
+            held.complete(letter);
+        }
+    }
+
+    /// All events of the batch have their fate.
+    fn settled(&self) {
+        if let Some(keep) = &self.0.keep {
+            keep.settled((self.0.partition, self.0.number));
+        }
     }
 
     /// Opens `events` more claims.
@@ -102,10 +143,13 @@ impl Acks {
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
-pub fn run(settled: &mpsc::Receiver<Settled>, letters: &mut LetterFile, shared: &Shared, phases: &Phases) {
+pub fn run(settled: &mpsc::Receiver<Settled>, letters: &mut dyn Letters, shared: &Shared, phases: &Phases) {
     while let Ok(first) = settled.recv() {
         let mut group = vec![first];
         group.extend(settled.try_iter().take(255));
+        for end in &mut group {
+            end.letters.iter_mut().for_each(|letter| end.receipt.complete(letter));
+        }
         if !write_letters(&group, letters, phases) {
             // nothing of it may be counted as done, but it came in
             let mut summary = shared.lock();
@@ -115,23 +159,28 @@ pub fn run(settled: &mpsc::Receiver<Settled>, letters: &mut LetterFile, shared: 
         let mut summary = shared.lock();
         for end in &group {
             summary.0.add(&end.tally, end.letters.len() as u64);
+            if let Some(held) = end.receipt.0.held.get() {
+                held.note_letters(&end.letters);
+            }
             if end.receipt.close(end.claims) {
                 summary.1.settle(end.receipt.partition(), end.receipt.number());
+                end.receipt.settled();
             }
         }
     }
 }
 
 /// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
-fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -> bool {
-    let written: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
-    if written.is_empty() {
-        return true;
-    }
+fn write_letters(group: &[Settled], letters: &mut dyn Letters, phases: &Phases) -> bool {
+    let all: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
+    let mut rest = all.as_slice();
     let mut troubled = false;
-    while let Err(error) = letters.append(&written) {
+    while !rest.is_empty() {
+        let Err(short) = letters.append(rest) else { break };
+        rest = &rest[short.taken..];
         if !std::mem::replace(&mut troubled, true) {
-            tracing::error!(path = %letters.path().display(), %error, "dead letters cannot be written; waiting");
+            let (path, error) = (letters.name(), short.why);
+            tracing::error!(%path, %error, "dead letters cannot be written: nothing more is taken in until they can");
         }
         if *phases.borrow() == Phase::Abandon {
             return false;
@@ -139,7 +188,7 @@ fn write_letters(group: &[Settled], letters: &mut LetterFile, phases: &Phases) -
         std::thread::sleep(RETRY_WAIT);
     }
     if troubled {
-        tracing::info!(path = %letters.path().display(), "dead letters are written again");
+        tracing::warn!(path = %letters.name(), "dead letters are written again");
     }
     true
 }

@@ -112,6 +112,8 @@ pub struct Batch {
     now: Time,
     /// What filters write into before it becomes a value; kept so that it need not be made for each event.
     draft: Vec<u8>,
+    /// A record holds several events.
+    has_parts: bool,
 }
 
 impl Batch {
@@ -125,6 +127,20 @@ impl Batch {
         (self.bytes, self.source) = (bytes, source);
         self.events.clear();
         self.nodes.clear();
+        self.has_parts = false;
+    }
+
+    /// Gives up the events, and gives back the first `len` bytes as they came: what was written stands behind them.
+    pub fn take_bytes(&mut self, len: usize) -> Buffer {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.truncate(len);
+        self.refill(Buffer::default(), Arc::default());
+        bytes
+    }
+
+    /// Whether a record holds several events.
+    pub fn has_parts(&self) -> bool {
+        self.has_parts
     }
 
     pub fn len(&self) -> usize {
@@ -221,6 +237,7 @@ impl Batch {
     pub fn set_last_place(&mut self, place: u32) {
         if let Some(event) = self.events.last_mut() {
             event.place = Some(place);
+            self.has_parts = true;
         }
     }
 

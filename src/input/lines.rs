@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -16,6 +16,8 @@ use crate::pool::{Buffer, Pool};
 const LINGER: Duration = Duration::from_millis(20);
 /// How often a source that is quiet is asked whether the program goes down.
 const WATCH: Duration = Duration::from_millis(200);
+/// How long the rest of a line that was begun is waited for at a stop.
+const REST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is read: something that can be waited for, or a stream (a decompressor over a file).
 pub enum Bytes<'a> {
@@ -33,6 +35,38 @@ enum Filled {
 /// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
 pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
 
+/// What was read of a source and not handed over: the beginning of a line, as a rule. Reading goes on with it.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    bytes: Vec<u8>,
+    /// Where the bytes begin in the source.
+    offset: u64,
+    head: Vec<u8>,
+    skipped: Option<Skipped>,
+}
+
+impl Rest {
+    /// Nothing was read that is not handed over.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// As the last block of its source; none if there is nothing.
+    pub fn into_block(self) -> Option<Block> {
+        let too_long = self.skipped.map(|skipped| {
+            let bytes = self.bytes.len() as u64 + skipped.bytes;
+            TooLong { bytes: bytes - u64::from(skipped.ends_with_cr), covered: bytes }
+        });
+        let is_empty = self.bytes.is_empty();
+        let block = Block { bytes: self.bytes.into(), offset: self.offset, too_long, records: None };
+        (!is_empty).then_some(block)
+    }
+}
+
 /// Reads `bytes` to the end, or until `running` says no or nobody takes blocks any more.
 pub fn read(
     bytes: &mut Bytes<'_>,
@@ -42,26 +76,35 @@ pub fn read(
     take: &mut Take<'_>,
 ) -> io::Result<()> {
     let mut state = State::new(limits, pool, take);
-    while running() {
-        let pending = state.has_lines();
-        let filled = bytes.fill(&mut state.buffer, limits.batch_bytes, pending);
-        state.note_head();
-        if filled.is_err() {
-            // whole lines before a break, such as the end of a gzip cut short, are as good as any
-            state.hand_over_lines(false);
-        }
-        let filled = filled?;
-        let done = matches!(filled, Filled::End);
-        let full = state.buffer.len() >= limits.batch_bytes;
-        let ripe = done || full || matches!(filled, Filled::Quiet);
-        if ripe && !state.hand_over_lines(done) || done {
-            return Ok(());
-        }
-    }
-    Ok(())
+    state.read(bytes, running)
 }
 
-#[derive(Clone, Copy, Default)]
+/// As [`read`], for a source that cannot be read again: begins with what an earlier reading left, and at a stop
+/// hands over every whole line, waits a moment for the end of one that was begun, and gives back what is left.
+pub fn read_on(
+    bytes: &mut Bytes<'_>,
+    limits: Limits,
+    pool: &Pool,
+    running: &dyn Fn() -> bool,
+    take: &mut Take<'_>,
+    rest: Rest,
+) -> (io::Result<()>, Rest) {
+    let mut state = State::new(limits, pool, take);
+    state.go_on(rest);
+    let mut ending = state.read(bytes, running);
+    if ending.is_ok() && !running() {
+        ending = state.end_line(bytes);
+    }
+    let rest = Rest {
+        bytes: std::mem::take(&mut *state.buffer),
+        offset: state.offset,
+        head: state.head,
+        skipped: state.skipped,
+    };
+    (ending, rest)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
 struct Skipped {
     bytes: u64,
     ends_with_cr: bool,
@@ -90,6 +133,67 @@ impl<'a, 'b> State<'a, 'b> {
         let mut buffer = pool.take();
         buffer.reserve(limits.batch_bytes);
         State { limits, take, pool, buffer, offset: 0, head: Vec::new(), searched: 0, skipped: None }
+    }
+
+    fn go_on(&mut self, rest: Rest) {
+        self.buffer.extend_from_slice(&rest.bytes);
+        (self.offset, self.head, self.skipped) = (rest.offset, rest.head, rest.skipped);
+        let kept = self.kept_bytes();
+        if let Some(skipped) = &mut self.skipped {
+            // another limit than before: what is kept is as long as it is now, the line as long as it was
+            skipped.bytes = (skipped.bytes + rest.bytes.len() as u64).saturating_sub(kept as u64);
+            self.buffer.resize(kept, b' ');
+        }
+    }
+
+    fn read(&mut self, bytes: &mut Bytes<'_>, running: &dyn Fn() -> bool) -> io::Result<()> {
+        while running() {
+            let pending = self.has_lines();
+            let filled = bytes.fill(&mut self.buffer, self.limits.batch_bytes, pending);
+            self.note_head();
+            if filled.is_err() {
+                // whole lines before a break, such as the end of a gzip cut short, are as good as any
+                self.hand_over_lines(false);
+            }
+            let filled = filled?;
+            let done = matches!(filled, Filled::End);
+            let full = self.buffer.len() >= self.limits.batch_bytes;
+            let ripe = done || full || matches!(filled, Filled::Quiet);
+            if ripe && !self.hand_over_lines(done) || done {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the whole lines, with the one that was begun if its end comes. Reads no byte behind that.
+    fn end_line(&mut self, bytes: &mut Bytes<'_>) -> io::Result<()> {
+        let mut end = false;
+        if let Bytes::Descriptor(descriptor) = bytes {
+            let limit = Instant::now() + REST_WAIT;
+            while !self.buffer.is_empty()
+                && self.buffer.last() != Some(&b'\n')
+                && self.buffer.len() <= self.limits.line_bytes_max
+                && Instant::now() < limit
+            {
+                let mut byte = [0];
+                if !ready(descriptor.as_fd(), LINGER)? {
+                    continue;
+                }
+                match rustix::io::read(&*descriptor, &mut byte) {
+                    Ok(0) => {
+                        end = true;
+                        break;
+                    }
+                    Ok(_) => self.buffer.push(byte[0]),
+                    Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        self.note_head();
+        self.hand_over_lines(end);
+        Ok(())
     }
 
     fn has_lines(&self) -> bool {
@@ -167,7 +271,7 @@ impl<'a, 'b> State<'a, 'b> {
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
         let bytes = std::mem::replace(&mut self.buffer, next);
-        let block = Block { bytes, offset: self.offset, too_long };
+        let block = Block { bytes, offset: self.offset, too_long, records: None };
         self.offset += cut as u64;
         self.searched = 0;
         (self.take)(block, &self.head)

@@ -114,6 +114,7 @@ fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
         detail: "sqlite keeps names that begin with sqlite_ for itself".to_string(),
         event: Some(parcel.source(item).to_vec()),
         raw: Vec::new(),
+        is_cut: false,
         id: Some(text(parcel.head(item)).into_owned()),
         index: Some(parcel.indices[item.index as usize].to_string()),
         action: Some(action.as_str()),
@@ -122,6 +123,8 @@ fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
         attempts: 1,
         source: parcel.source.to_string(),
         offset: item.offset,
+        input: 0,
+        head: None,
     }
 }
 

@@ -155,6 +155,8 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         detail: death.detail.clone(),
         event: json,
         raw: event.raw().to_vec(),
+        // what the engine finds too large is whole
+        is_cut: death.reason == Reason::TooLarge,
         id,
         index,
         action: None,
@@ -163,5 +165,7 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         attempts: 0,
         source: event.source().name.to_string(),
         offset: event.offset(),
+        input: 0,
+        head: None,
     }
 }

@@ -77,8 +77,8 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
     let out = root.table_or_empty("output");
     let output = output::Config::read(&out);
     out.finish();
-    let letters = lone_path(root, "dead_letter");
-    let state = lone_path(root, "state");
+    let (letters, letters_bytes_max) = dead_letter(root.table_or_empty("dead_letter"));
+    let state = state_path(root.table_or_empty("state"));
     let tuning = tuning(root.table_or_empty("tuning"));
     if let Some(choice) = &choice {
         refuse_unstrict(&id, choice, strict);
@@ -106,10 +106,13 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
         ids,
         route: Route::new(name.clone(), bad_name),
         ordered,
+        by_place: keep,
         strict,
         index_pattern: crate::index::pattern(&name),
         output,
         letters,
+        letters_bytes_max,
+        spool: state.join("spool"),
         tuning,
         now: options.now,
     };
@@ -227,12 +230,17 @@ fn stamp(t: Section<'_>) -> Stamp {
     Stamp { missing, past_secs: past.map(secs), future_secs: Some(secs(future)) }
 }
 
-/// A section of which `path` is the only key.
-fn lone_path(root: &Section<'_>, section: &'static str) -> Option<PathBuf> {
-    let t = root.table_or_empty(section);
+fn state_path(t: Section<'_>) -> Option<PathBuf> {
     let path = t.path("path").optional();
     t.finish();
     path
+}
+
+fn dead_letter(t: Section<'_>) -> (Option<PathBuf>, u64) {
+    let path = t.path("path").optional();
+    let bytes_max = t.bytes("bytes_max", 4096..=1 << 50).or(1 << 30);
+    t.finish();
+    (path, bytes_max)
 }
 
 fn tuning(t: Section<'_>) -> Tuning {
@@ -241,6 +249,7 @@ fn tuning(t: Section<'_>) -> Tuning {
         workers: t.integer("workers", 1..=256).or(cores),
         batch_bytes: t.bytes("batch_bytes", 4096..=64 << 20).or(1 << 20) as usize,
         bytes_in_flight_max: t.bytes("bytes_in_flight_max", 1 << 20..=1 << 36).or(64 << 20) as usize,
+        drain_max: t.duration("drain_max", Duration::ZERO..=Duration::from_secs(86_400)).or(Duration::from_secs(30)),
     };
     t.finish();
     tuning

@@ -13,12 +13,14 @@ use std::thread;
 
 use super::pack::Packer;
 use super::{InputKind, Pipeline};
-use crate::ack::{self, Acks, LetterFile, Shared, Summary, Tally};
+use crate::ack::kept::{Held, Kept};
+use crate::ack::{self, Acks, LetterFile, Letters, Shared, Summary, Tally};
 use crate::batch::Batch;
 use crate::input::budget::Budget;
-use crate::input::{Intake, Job, stdin};
+use crate::input::lines::Rest;
+use crate::input::{Given, Intake, Job, spool, stdin};
 use crate::output::{self, Form, Parcel, Phases};
-use crate::pool::{Buffer, Pool};
+use crate::pool::Pool;
 
 /// Parcels that may wait for the output or be in the making.
 const SLOTS_MAX: usize = 8;
@@ -30,14 +32,48 @@ pub struct Ending {
     pub errors: Vec<anyhow::Error>,
 }
 
+/// One run of a pipeline.
+pub struct Session {
+    pub shared: Arc<Shared>,
+    /// What cannot be read again and is not settled; what is in it after the run is for a spool.
+    pub kept: Arc<Kept>,
+    pub phases: Phases,
+    pub feed: Feed,
+    /// Where dead letters go; none: to the pipeline's file.
+    pub letters: Option<Box<dyn Letters>>,
+}
+
+/// What a run reads.
+pub enum Feed {
+    /// The pipeline's inputs; first what earlier runs kept of standard input, and what the pipeline that this one
+    /// replaces had begun to read of it.
+    Inputs { rest: Rest },
+    /// These blocks alone.
+    Given(Vec<Given>),
+}
+
 /// Runs until every input has ended and all is settled, or until `phases` says otherwise.
 pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending {
+    let (shared, phases, feed) = (shared.clone(), phases.clone(), Feed::Inputs { rest: Rest::default() });
+    run_session(pipeline, Session { shared, kept: Arc::default(), phases, feed, letters: None })
+}
+
+/// As [`run`], with what else there is to say of it.
+pub fn run_session(pipeline: &Pipeline, session: Session) -> Ending {
+    let Session { shared, kept, phases, feed, letters } = session;
+    let (shared, phases) = (&shared, &phases);
     let output = match pipeline.output.open(pipeline) {
         Ok(output) => output,
-        Err(error) => return Ending { summary: Summary::default(), errors: vec![error] },
+        Err(error) => {
+            if let Feed::Inputs { rest } = feed {
+                kept.hold_rest(0, stdin::source(&rest), rest);
+            }
+            return Ending { summary: Summary::default(), errors: vec![error] };
+        }
     };
     let form = output.form();
-    let mut letters = LetterFile::new(pipeline.letters.clone());
+    let file = || Box::new(LetterFile::new(pipeline.letters.clone(), pipeline.letters_bytes_max)) as Box<dyn Letters>;
+    let mut letters = letters.unwrap_or_else(file);
     let (acks, settled) = Acks::channel();
     let (slots, parcels) = output::queue(SLOTS_MAX);
     let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
@@ -47,7 +83,7 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
     let errors = Mutex::new(Vec::new());
     let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     thread::scope(|scope| {
-        scope.spawn(move || ack::run(&settled, &mut letters, shared, phases));
+        scope.spawn(move || ack::run(&settled, &mut *letters, shared, phases));
         let output_acks = acks.clone();
         scope.spawn(|| output.run(parcels, output_acks, phases.clone()).unwrap_or_else(&fail));
         for _ in 0..pipeline.tuning.workers {
@@ -55,12 +91,31 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
             scope.spawn(|| work(pipeline, form, &taken, acks));
         }
         drop(acks);
-        for input in 0..pipeline.inputs.len() {
-            let (jobs, slots, budget, pool) = (jobs.clone(), slots.clone(), budget.clone(), pool.clone());
-            let (shared, phases, limits) = (shared.clone(), phases.clone(), pipeline.limits(input));
-            let intake = Intake { input, limits, pool, jobs, slots, budget, shared, phases };
-            let fail = &fail;
-            scope.spawn(move || take_in(pipeline, &intake).unwrap_or_else(fail));
+        let intake = |input: usize| Intake {
+            input,
+            limits: pipeline.limits(input),
+            pool: pool.clone(),
+            jobs: jobs.clone(),
+            slots: slots.clone(),
+            budget: budget.clone(),
+            shared: shared.clone(),
+            kept: kept.clone(),
+            phases: phases.clone(),
+        };
+        let fail = &fail;
+        match feed {
+            Feed::Inputs { mut rest } => {
+                for input in 0..pipeline.inputs.len() {
+                    let is_stdin = matches!(pipeline.inputs[input].kind, InputKind::Stdin);
+                    let rest = if is_stdin { std::mem::take(&mut rest) } else { Rest::default() };
+                    let intake = intake(input);
+                    scope.spawn(move || take_in(pipeline, &intake, rest).unwrap_or_else(fail));
+                }
+            }
+            Feed::Given(blocks) => {
+                let intake = intake(0);
+                scope.spawn(move || intake.give(&mut blocks.into_iter().map(Ok)).unwrap_or_else(fail));
+            }
         }
         drop((jobs, slots));
     });
@@ -68,11 +123,26 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
     Ending { summary, errors: errors.into_inner().unwrap_or_else(PoisonError::into_inner) }
 }
 
-fn take_in(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
+fn take_in(pipeline: &Pipeline, intake: &Intake, rest: Rest) -> anyhow::Result<()> {
     match &pipeline.inputs[intake.input].kind {
-        InputKind::Stdin => stdin::run(intake),
+        InputKind::Stdin => {
+            if let Err(error) = give_spools(pipeline, intake) {
+                intake.kept.hold_rest(intake.input, stdin::source(&rest), rest);
+                return Err(error);
+            }
+            stdin::run(intake, rest)
+        }
         InputKind::File(config) => config.run(intake),
     }
+}
+
+/// What earlier runs kept of standard input goes before it.
+fn give_spools(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
+    for path in spool::files(&pipeline.spool)? {
+        tracing::info!(path = %path.display(), "what an earlier run kept is sent first");
+        intake.give(&mut spool::Reader::open(&path, intake.input)?)?;
+    }
+    Ok(())
 }
 
 /// One worker: takes blocks as they come, whatever source they are of.
@@ -82,12 +152,16 @@ fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: Acks
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { input, block, source, receipt, slot }) = job else { return };
-        let name = source.name.clone();
-        pipeline.transform(input, block, source, &mut records, &mut batch);
+        let (len, as_read) = (block.bytes.len(), block.place());
+        pipeline.transform(input, block, source.clone(), &mut records, &mut batch);
         let packed = packer.pack(&batch);
         receipt.open(batch.len());
         let tally = Tally { events_in: batch.len() as u64, dropped: packed.dropped, ..Tally::default() };
-        batch.refill(Buffer::default(), Arc::default());
+        let name = source.name.clone();
+        let mut held = Held::new(input, source, as_read);
+        (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);
+        held.block.bytes = batch.take_bytes(len);
+        receipt.hold(held);
         acks.finish(&receipt, tally, packed.letters);
         if !packed.items.is_empty() {
             let (body, items, indices) = (packed.body, packed.items, packed.indices);

@@ -1,0 +1,3 @@
+//! Commands that are more than a few lines.
+
+pub mod run;
