@@ -389,9 +389,13 @@ impl Crew {
     fn write_summary(&self, file: &Path, outcomes: &[Outcome], total: &Summary, seconds: f64) -> anyhow::Result<()> {
         let mut object = total.to_json(seconds);
         if self.places.len() > 1 {
-            let each = self.places.iter().zip(outcomes);
-            let each = each
-                .map(|(place, outcome)| (place.now().0.pipeline.name.clone(), outcome.summary.to_json(seconds).into()));
+            let names: Vec<String> = self.places.iter().map(|place| place.now().0.pipeline.name.clone()).collect();
+            let each = self.places.iter().zip(&names).zip(outcomes).map(|((place, name), outcome)| {
+                // two files of one name are told apart by their folders
+                let is_shared = names.iter().filter(|other| *other == name).count() > 1;
+                let name = if is_shared { place.path.display().to_string() } else { name.clone() };
+                (name, outcome.summary.to_json(seconds).into())
+            });
             object.insert("pipelines".to_string(), serde_json::Value::Object(each.collect()));
         }
         let text = format!("{}\n", serde_json::Value::Object(object));

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::rig::{Onceline, Run, Stub};
@@ -391,6 +392,64 @@ fn secrets_are_never_shown() {
     }
     assert!(said.iter().any(|text| text.contains("key ")), "check does not say that there is a key");
     assert!(!stub.bulks().is_empty());
+}
+
+#[test]
+fn a_producer_that_breaks_off_in_a_line() {
+    let onceline = sqlite();
+    let run = onceline.run(&EVENTS[..EVENTS.len() - 4]).settled();
+    assert_eq!(run.counts(["created", "dead_lettered"]), [1, 1]);
+    assert_eq!(run.dead_letters[0]["reason"], "bad-json");
+}
+
+/// Waits for what must come, and fails when it does not.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !is_so() {
+        assert!(started.elapsed().as_secs() < 60, "waited in vain for {what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_whose_input_is_quiet() {
+    let onceline = sqlite();
+    let running = onceline.start_open(EVENTS);
+    // what came is delivered without waiting for more, and can be read meanwhile
+    until("two rows", || onceline.rows("out.sqlite").len() == 2);
+    running.signal(Signal::TERM);
+    assert_eq!(running.wait().settled().counts(["events_in", "created"]), [2, 2]);
+}
+
+#[test]
+fn killed_and_repeated_leaves_the_same_rows() {
+    let onceline = sqlite();
+    let input: Vec<u8> = (0..60_000).flat_map(|n| line(n).into_bytes()).collect();
+    // the second half never comes
+    let running = onceline.start_open(&input[..input.len() / 2]);
+    until("a row", || !onceline.rows("out.sqlite").is_empty());
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().status, None);
+    let before = onceline.rows("out.sqlite").len() as u64;
+    assert!(before > 0 && before < 60_000, "killed with {before} rows");
+    let run = onceline.run(&input).settled();
+    assert_eq!(run.counts(["created", "duplicates"]), [60_000 - before, before]);
+    let rows = onceline.rows("out.sqlite");
+    assert_eq!((rows.len(), rows.iter().filter(|row| row.version == 2).count() as u64), (60_000, before));
+}
+
+#[test]
+fn dead_letters_that_cannot_be_written_are_not_settled() {
+    let pipeline = pipeline(STDIN, SQLITE) + "\n[dead_letter]\npath = \"{dir}/pipeline.toml/dead.ndjson\"\n";
+    let onceline = Onceline::new(&pipeline);
+    let running = onceline.start(BAD);
+    until("a row", || onceline.rows("out.sqlite").len() == 1);
+    running.signal(Signal::TERM);
+    running.signal(Signal::INT);
+    let run = running.wait().adds_up();
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("dead letters cannot be written"), "{}", run.stderr);
+    assert!(run.count("unsettled") >= 3 && run.count("dead_lettered") == 0, "{}", run.summary);
 }
 
 /// `tests/golden/check/NAME.toml`: what `check` says of it is `NAME.txt`.

