@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
-use serde_json::json;
 
 use super::rig::{Onceline, Run, Stub};
 
@@ -66,14 +66,22 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn feed() -> (Sender<Vec<u8>>, impl FnOnce(std::process::ChildStdin) + Send + 'static) {
     let (send, bytes): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel();
     let write = move |mut pipe: std::process::ChildStdin| {
-        // a program that has ended reads no more
-        while let Ok(bytes) = bytes.recv() {
-            if pipe.write_all(&bytes).is_err() {
-                return;
+        loop {
+            match bytes.recv_timeout(Duration::from_millis(20)) {
+                Ok(bytes) if pipe.write_all(&bytes).is_ok() => {}
+                Err(RecvTimeoutError::Timeout) if !is_closed(&pipe) => {}
+                _ => return,
             }
         }
     };
     (send, write)
+}
+
+/// Nobody reads the pipe any more.
+fn is_closed(pipe: &std::process::ChildStdin) -> bool {
+    let mut wanted = [PollFd::new(pipe, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut wanted, Some(&now)).is_ok_and(|count| count > 0)
 }
 
 fn spools(onceline: &Onceline) -> Vec<PathBuf> {
@@ -100,10 +108,11 @@ fn stop(onceline: &Onceline, stub: &Stub, input: Vec<u8>, signals: &[Signal]) ->
     send.send(input).expect("a feeder");
     let before = stub.bulks().len();
     until("a request", || stub.bulks().len() > before);
-    for signal in signals {
-        running.signal(*signal);
+    for (number, signal) in signals.iter().enumerate() {
+        // the second is for a program that has seen the first
         let before = stub.bulks().len();
-        until("one more request", || stub.bulks().len() > before || signals.len() == 1);
+        until("one more request", || number == 0 || stub.bulks().len() > before + 3);
+        running.signal(*signal);
     }
     let run = running.wait().adds_up();
     drop(send);
@@ -337,11 +346,10 @@ fn check_refused(changed: &str, said: &str, args: &[&str]) {
 #[test]
 fn a_bad_pipeline_file_is_refused() {
     let with = |from: &str, to: &str| pipeline("{url}", "").replace(from, to);
-    check_refused(&with("scheme =", "shceme ="), "pipeline.toml:6", &[]);
+    check_refused(&with("scheme =", "shceme ="), "missing key `scheme`", &[]);
     check_refused(&with("SHA1", "MD5"), "another [id] is refused", &[]);
     check_refused(&with("method = \"SHA1\"", "method = \"SHA1\"\nsource = [\"n\"]"), "another [id] is refused", &[]);
     check_refused(&with("logs-", "other-"), "another [index] name is refused", &[]);
     check_refused(&with("type = \"stdin\"", "type = \"file\"\npaths = \"x\""), "", &[]);
     check_refused(&with("logs-", "other-"), "replaces what runs", &["--allow-new-ids"]);
-    let _ = json!({});
 }
