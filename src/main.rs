@@ -89,6 +89,9 @@ enum Command {
         #[arg(long)]
         metadata: bool,
     },
+    /// Look at dead letters, send them again, or drop them
+    #[command(subcommand)]
+    DeadLetters(commands::letters::LettersCommand),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -179,6 +182,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(&args),
         Command::Check { pipelines } => check_command(&pipelines),
         Command::Explain { pipelines, input, metadata } => explain_command(&pipelines, input, metadata),
+        Command::DeadLetters(command) => commands::letters::run(&command),
         Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {

@@ -6,7 +6,7 @@
 //! file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -120,9 +120,9 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Writes the file of letters anew, atomically: `change` gets what is in it and gives what is to be in it. Nothing
+/// Writes the file of letters anew, atomically: `change` gets each line and writes what is to stand for it. Nothing
 /// is appended meanwhile. False if there is no such file.
-pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> io::Result<bool> {
+pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<bool> {
     loop {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -133,29 +133,31 @@ pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> io::Res
         if !is_at(&file, path)? {
             continue;
         }
-        let new = change(&std::fs::read(path)?);
-        replace(path, &new)?;
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        let written = copy(&file, &new, change).and_then(|()| std::fs::rename(&new, path));
+        if written.is_err() {
+            // half of it is of no use, and takes the room that is missing
+            let _ = std::fs::remove_file(&new);
+        }
+        written?;
+        sync_folder(path)?;
         return Ok(true);
     }
 }
 
-/// Puts a file in the place of another: whole or not at all, and on the disk.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let written = (|| {
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)
-    })();
-    if written.is_err() {
-        // half of it is of no use, and takes the room that is missing
-        let _ = std::fs::remove_file(&new);
+fn copy(from: &File, to: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    let mut to = BufWriter::new(OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(to)?);
+    let (mut line, mut out) = (Vec::new(), Vec::new());
+    while from.read_until(b'\n', &mut line)? > 0 {
+        change(&line, &mut out);
+        to.write_all(&out)?;
+        line.clear();
+        out.clear();
     }
-    written?;
-    sync_folder(path)
+    to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
 /// Puts on the disk that a file has come or gone.
@@ -192,10 +194,10 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         file.append(&[&letter]).unwrap();
         // written anew
-        assert!(rewrite(&path, &mut |_| Vec::new()).unwrap());
+        assert!(rewrite(&path, &mut |_, _| {}).unwrap());
         file.append(&[&letter]).unwrap();
         assert_eq!(lines(&path), 1);
-        assert!(!rewrite(&folder.path().join("none"), &mut |_| Vec::new()).unwrap());
+        assert!(!rewrite(&folder.path().join("none"), &mut |_, _| {}).unwrap());
         // larger than all that is allowed
         let mut small = LetterFile::new(folder.path().join("small"), 1);
         small.append(&[&letter]).unwrap();
@@ -218,10 +220,7 @@ mod tests {
             }
             for _ in 0..100 {
                 let mut before = 0;
-                let there = rewrite(&path, &mut |all| {
-                    before = all.iter().filter(|byte| **byte == b'\n').count();
-                    Vec::new()
-                });
+                let there = rewrite(&path, &mut |_, _| before += 1);
                 if there.unwrap() {
                     taken += before;
                 }

@@ -7,6 +7,7 @@ pub mod kept;
 mod ledger;
 mod letter;
 pub mod letter_file;
+pub mod stored;
 mod summary;
 
 use std::sync::atomic::{AtomicI64, Ordering};

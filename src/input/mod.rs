@@ -101,14 +101,19 @@ impl Intake {
     pub fn give(&self, blocks: &mut dyn Iterator<Item = anyhow::Result<Given>>) -> anyhow::Result<()> {
         let mut reading = self.begin("");
         for given in blocks {
-            if !self.is_running() {
-                return Ok(());
-            }
             let Given { input, source, block, spool } = given?;
+            let is_in_spool = spool.is_some();
             (reading.source, reading.input) = (source, input);
             reading.keep = Some(Keep { kept: self.kept.clone(), spool });
-            let head = reading.source.head.clone();
-            if !reading.hand_over(block, &head) {
+            let is_taken = if self.is_running() {
+                let head = reading.source.head.clone();
+                reading.hand_over(block, &head)
+            } else {
+                reading.keep_back(block);
+                false
+            };
+            // what is in a spool stays there
+            if !is_taken && is_in_spool {
                 return Ok(());
             }
         }
@@ -133,32 +138,35 @@ impl Reading<'_> {
         if head.len() > self.source.head.len() {
             self.source = Arc::new(Source { name: self.source.name.clone(), head: head.into() });
         }
-        let number = self.number;
-        self.number += 1;
         let place = self
             .intake
             .budget
             .take_unless(block.bytes.len(), &|| self.intake.is_given_up())
             .and_then(|permit| Some((permit, self.intake.slots.take_unless(&self.intake.phases)?)));
         let Some((permit, slot)) = place else {
-            self.keep_back(number, block);
+            self.keep_back(block);
             return false;
         };
         let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
-        self.intake.shared.lock().1.open(self.partition, number, covered);
-        let receipt = Receipt::keeping(self.partition, number, Some(permit), self.keep.clone());
+        self.intake.shared.lock().1.open(self.partition, self.number, covered);
+        let receipt = Receipt::keeping(self.partition, self.number, Some(permit), self.keep.clone());
         let job = Job { input: self.input, block, source: self.source.clone(), receipt, slot };
         match self.intake.jobs.send(job) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.number += 1;
+                true
+            }
             Err(unsent) => {
-                self.keep_back(number, unsent.0.block);
+                self.keep_back(unsent.0.block);
                 false
             }
         }
     }
 
     /// Keeps a block that nobody took.
-    fn keep_back(&self, number: u64, block: Block) {
+    fn keep_back(&mut self, block: Block) {
+        let number = self.number;
+        self.number += 1;
         if let Some(keep) = &self.keep {
             let mut held = Held::new(self.input, self.source.clone(), block);
             held.is_in_spool = keep.spool.is_some();

@@ -5,6 +5,7 @@ pub mod explain;
 pub mod pack;
 pub mod progress;
 pub mod read;
+pub mod replay;
 pub mod run;
 
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 mod cases;
 mod command_line;
+mod dead_letters;
 mod dirty_bytes;
 mod engines;
 mod pipelines;
