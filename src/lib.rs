@@ -16,7 +16,7 @@
 //! # Modules, in the order of the data path
 //!
 //! - [`config`]: pipeline files: typed getters, and errors that point at the place
-//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`
+//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`, dead letters sent again
 //! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
 //! - [`codec`]: records as events: `plain`, `json`
 //! - [`batch`]: what flows: many events over one buffer
@@ -42,6 +42,7 @@
 //! - receipt: the claim of a batch on its place in the source. Ledger: which places are settled.
 //! - dead letter: an event set aside, with a reason.
 //! - held: waiting because its index takes nothing now.
+//! - kept: read from what cannot be read again, and not settled. Spool: a file of what was kept at a stop.
 //! - strict: what would let one event become two documents is refused.
 //!
 //! # Invariants, and the tests that show them
@@ -64,7 +65,11 @@
 //! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
 //! 12. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 //!
-//! Not yet: positions that are saved, so invariant 5 ends with the process; files that grow; a spool.
+//! 13. What was read of standard input and has no fate is written to a spool before the process ends, unless it is
+//!     killed: [`ack::kept`], [`input::spool`], `tests/program/stopping.rs`.
+//! 14. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`].
+//!
+//! Not yet: positions that are saved, so invariant 5 ends with the process; files that grow.
 
 #![warn(
     clippy::unwrap_used,

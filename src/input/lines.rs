@@ -180,7 +180,7 @@ impl<'a, 'b> State<'a, 'b> {
                 if !ready(descriptor.as_fd(), LINGER)? {
                     continue;
                 }
-                match rustix::io::read(&*descriptor, &mut byte) {
+                match rustix::io::read(*descriptor, &mut byte) {
                     Ok(0) => {
                         end = true;
                         break;

@@ -112,7 +112,7 @@ impl Target {
 
 fn write_on(to: &mut std::os::fd::BorrowedFd<'_>, body: &[u8], written: &mut usize) -> io::Result<()> {
     while *written < body.len() {
-        match rustix::io::write(&*to, &body[*written..]) {
+        match rustix::io::write(*to, &body[*written..]) {
             Ok(count) => *written += count,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

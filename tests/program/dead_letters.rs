@@ -100,9 +100,7 @@ fn letters_are_sent_again_when_the_mapping_is_mended() {
 #[test]
 fn a_replay_that_is_killed_or_stopped_loses_no_letter() {
     let stub = Stub::new("{\"http\":200,\"items\":[400,400,400]}").then(429);
-    let onceline = Onceline::new(&engine(&stub, "")).command("dead-letters");
-    let plain = Onceline::new("");
-    let _ = plain;
+    let onceline = Onceline::new(&engine(&stub, ""));
     let run = onceline.call(&["run", "pipeline.toml", "--state", "state"], &events(3));
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     let before = file(&onceline);
