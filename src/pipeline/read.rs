@@ -112,7 +112,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options) -> Option<Plan> {
         output,
         letters,
         letters_bytes_max,
-        spool: state.join("spool"),
+        spool: state.join("spool").join(stem(path)),
         tuning,
         now: options.now,
     };

@@ -105,6 +105,7 @@ pub fn run_session(pipeline: &Pipeline, session: Session) -> Ending {
         let fail = &fail;
         match feed {
             Feed::Inputs { mut rest } => {
+                check_spools(pipeline).unwrap_or_else(fail);
                 for input in 0..pipeline.inputs.len() {
                     let is_stdin = matches!(pipeline.inputs[input].kind, InputKind::Stdin);
                     let rest = if is_stdin { std::mem::take(&mut rest) } else { Rest::default() };
@@ -134,6 +135,16 @@ fn take_in(pipeline: &Pipeline, intake: &Intake, rest: Rest) -> anyhow::Result<(
         }
         InputKind::File(config) => config.run(intake),
     }
+}
+
+/// What was kept of standard input must not be forgotten because the pipeline reads something else now.
+fn check_spools(pipeline: &Pipeline) -> anyhow::Result<()> {
+    if pipeline.reads_stdin() || spool::files(&pipeline.spool)?.is_empty() {
+        return Ok(());
+    }
+    let folder = pipeline.spool.display();
+    tracing::error!(%folder, "an earlier run kept records of standard input, which this pipeline does not read");
+    anyhow::bail!("what an earlier run kept of standard input is still in {folder}: this pipeline does not read that")
 }
 
 /// What earlier runs kept of standard input goes before it.
