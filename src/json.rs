@@ -10,6 +10,8 @@ use std::collections::HashMap;
 
 /// Nesting beyond this is refused: no engine takes it, and it bounds the recursion here.
 pub const DEPTH_MAX: usize = 100;
+/// What is said of it.
+pub const TOO_DEEP: &str = "nested more than 100 levels deep";
 /// Up to this many keys an object's hashes are compared pair by pair, beyond it they are sorted first.
 const PAIRWISE_MAX: usize = 24;
 
@@ -193,7 +195,7 @@ impl Cursor<'_> {
 
     fn deeper(&mut self, depth: usize) -> Result<(), Bad> {
         if depth >= DEPTH_MAX {
-            return Err(self.bad("nested too deeply"));
+            return Err(self.bad(TOO_DEEP));
         }
         self.at += 1;
         self.blanks();

@@ -13,6 +13,9 @@ use crate::codec::{Block, Record};
 use crate::input::lines::Rest;
 use crate::input::spool::{self, Written};
 
+/// A larger record of several events is not kept with each of their letters: they would be as large as its square.
+const ARRAY_BYTES_MAX: usize = 16 << 10;
+
 /// The records of one batch. The bytes are moved here once events are made of them, not copied.
 #[derive(Debug)]
 pub struct Held {
@@ -38,9 +41,12 @@ impl Held {
         letter.input = self.input;
         letter.head = self.wants_head.then(|| self.source.head.clone());
         if letter.raw.is_empty()
-            && let Some(record) = self.record_at(letter.offset)
+            && let Some(record) = self.record_at(letter.offset).map(|record| self.bytes(record))
         {
-            letter.raw = self.bytes(record).to_vec();
+            let is_array = self.has_parts && record.trim_ascii_start().starts_with(b"[");
+            if !is_array || record.len() <= ARRAY_BYTES_MAX {
+                letter.raw = record.to_vec();
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -52,10 +52,11 @@ impl LetterFile {
         loop {
             let file = match self.file.take() {
                 Some(file) => file,
-                None => OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?,
+                None => OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&self.path)?,
             };
             flock(&file, FlockOperation::LockExclusive)?;
             if is_at(&file, &self.path)? {
+                end_torn(&file)?;
                 return Ok(self.file.insert(file));
             }
         }
@@ -78,7 +79,7 @@ impl LetterFile {
             }
             taken += 1;
         }
-        if let Err(why) = file.write_all(&out).and_then(|()| file.sync_data()) {
+        if let Err(why) = file.write_all(&out).and_then(|()| synced(file)) {
             // no half line may stay before what is written later
             let _ = file.set_len(whole);
             return Err(Short { taken: 0, why });
@@ -109,6 +110,23 @@ impl Letters for LetterFile {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
+}
+
+fn synced(file: &File) -> io::Result<()> {
+    match file.sync_data() {
+        // a device keeps nothing
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
+    }
+}
+
+/// Half a letter that a kill left must not swallow the next one.
+fn end_torn(mut file: &File) -> io::Result<()> {
+    let (mut last, length) = ([b'\n'], file.metadata()?.len());
+    if length > 0 && file.read_at(&mut last, length - 1).is_ok() && last != [b'\n'] {
+        file.write_all(b"\n")?;
+    }
+    Ok(())
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {

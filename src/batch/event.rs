@@ -42,8 +42,8 @@ impl<'a> EventRef<'a> {
     }
 
     /// Which part of its record the event is, where a record holds several.
-    pub fn place(&self) -> Option<u32> {
-        self.event().place
+    pub fn part(&self) -> Option<(u32, &'a [u8])> {
+        self.event().part.map(|part| (part.number, self.batch.bytes(part.record)))
     }
 
     /// Where the record begins in its source, in bytes.
@@ -110,8 +110,8 @@ impl<'a> EventRef<'a> {
         let known = usize::try_from(end).unwrap_or(HEAD).min(HEAD).min(head.len());
         out.extend_from_slice(&sha2::Sha256::digest(&head[..known])[..16]);
         out.extend_from_slice(&event.offset.to_be_bytes());
-        if let Some(place) = event.place {
-            out.extend_from_slice(&place.to_be_bytes());
+        if let Some(part) = event.part {
+            out.extend_from_slice(&part.number.to_be_bytes());
         }
     }
 

@@ -87,6 +87,15 @@ pub struct Death {
     pub detail: String,
 }
 
+/// What an event is of a record that holds several: without the digest, each would have to be hashed with the whole
+/// record.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub number: u32,
+    /// The SHA-256 of the record.
+    pub record: Span,
+}
+
 #[derive(Debug)]
 struct Event {
     raw: Span,
@@ -96,7 +105,7 @@ struct Event {
     metadata: List,
     offset: u64,
     /// Which part of its record, where a record holds several events.
-    place: Option<u32>,
+    part: Option<Part>,
     time: Option<Time>,
     fate: Fate,
 }
@@ -192,16 +201,7 @@ impl Batch {
     /// Adds an event without fields, made of the record `raw` that begins at `offset` of its source.
     pub fn push(&mut self, raw: Span, offset: u64) -> EventMut<'_> {
         let (fields, metadata) = (List(NONE), List(NONE));
-        self.events.push(Event {
-            raw,
-            json: None,
-            fields,
-            metadata,
-            offset,
-            place: None,
-            time: None,
-            fate: Fate::Live,
-        });
+        self.events.push(Event { raw, json: None, fields, metadata, offset, part: None, time: None, fate: Fate::Live });
         EventMut { index: self.events.len() - 1, batch: self }
     }
 
@@ -218,25 +218,16 @@ impl Batch {
         }
         let fields = List(if entries.is_empty() { NONE } else { first });
         let (none, json) = (List(NONE), Some(whole));
-        self.events.push(Event {
-            raw,
-            json,
-            fields,
-            metadata: none,
-            offset,
-            place: None,
-            time: None,
-            fate: Fate::Live,
-        });
+        self.events.push(Event { raw, json, fields, metadata: none, offset, part: None, time: None, fate: Fate::Live });
         if metadata {
             self.lift_metadata(self.events.len() - 1);
         }
     }
 
-    /// The event pushed last is part number `place` of its record.
-    pub fn set_last_place(&mut self, place: u32) {
+    /// The event pushed last is one of several of its record.
+    pub fn set_last_part(&mut self, part: Part) {
         if let Some(event) = self.events.last_mut() {
-            event.place = Some(place);
+            event.part = Some(part);
             self.has_parts = true;
         }
     }

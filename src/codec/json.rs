@@ -12,12 +12,17 @@
 
 use std::cell::RefCell;
 
+use sha2::{Digest, Sha256};
+
 use super::{Codec, Record};
 use crate::ack::Reason;
-use crate::batch::{Batch, Fate, New, Span};
+use crate::batch::{Batch, Fate, New, Part, Span};
 use crate::field::FieldRef;
 use crate::json::{self, Bad, Entry, Scanner};
 use crate::stamp::dead;
+
+/// An array of more is set aside: what small events weigh, each with its id and its place, is many times their text.
+const ARRAY_EVENTS_MAX: usize = 50_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
@@ -78,19 +83,25 @@ impl Json {
         if json::members(array).any(|(_, element)| element.first() != Some(&b'{')) {
             return self.bad(batch, record, Bad { at: 0, what: "an array of objects is wanted" });
         }
+        if json::members(array).nth(ARRAY_EVENTS_MAX).is_some() {
+            let detail = format!("an array of more than {ARRAY_EVENTS_MAX} events");
+            return batch.push(record.span, record.offset).end(dead(Reason::TooLarge, detail));
+        }
         if json::members(array).next().is_none() {
             return batch.push(record.span, record.offset).end(Fate::Dropped);
         }
-        for (place, (_, element)) in json::members(array).enumerate() {
+        let digest = batch.write(&Sha256::digest(batch.bytes(record.span)));
+        for (number, (_, element)) in json::members(array).enumerate() {
             push_object(batch, record, element, scratch);
-            batch.set_last_place(place as u32);
+            batch.set_last_part(Part { number: number as u32, record: digest });
         }
     }
 
     fn bad(&self, batch: &mut Batch, record: &Record, bad: Bad) {
         match self.on_error {
             OnError::DeadLetter => {
-                let detail = format!("not one JSON object: {} at byte {}", bad.what, bad.at);
+                let is = if bad.what == json::TOO_DEEP { "" } else { "not one JSON object: " };
+                let detail = format!("{is}{} at byte {}", bad.what, bad.at);
                 batch.push(record.span, record.offset).end(dead(Reason::BadJson, detail));
             }
             OnError::Tag => {

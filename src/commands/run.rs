@@ -13,7 +13,7 @@ use onceline::ack::kept::Kept;
 use onceline::ack::{Shared, Summary, counted};
 use onceline::input::lines::Rest;
 use onceline::input::spool::Written;
-use onceline::output::{Phase, Phases};
+use onceline::output::{self, Phase, Phases};
 use onceline::pipeline::progress;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::run::{Feed, Session, run_session};
@@ -111,6 +111,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let outcomes = crew.work();
     if let Some(bar) = bar {
         bar.stop();
+    }
+    if crew.stops.load(Ordering::Relaxed) > 0 {
+        eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
     }
     crew.finish(&outcomes, started.elapsed().as_secs_f64())
 }
@@ -295,7 +298,9 @@ impl Place {
         if old.pipeline.reads_stdin() != new.pipeline.reads_stdin() {
             why.push("to read standard input, or no longer, is refused while it runs: start it anew".to_string());
         }
-        if let Err(error) = new.pipeline.output.open(&new.pipeline) {
+        // a file that is appended to is not touched while it is in use
+        let is_tried = !matches!(new.pipeline.output, output::Config::Ndjson { .. });
+        if is_tried && let Err(error) = new.pipeline.output.open(&new.pipeline) {
             why.push(format!("the output cannot be opened: {error:#}"));
         }
         why

@@ -235,6 +235,11 @@ fn source<'t>(text: &'t str, sets: &'t [String], place: &Place) -> &'t str {
 /// A name that says that its value is nobody's business.
 const SECRET_NAME: &str = r"\w*(?:passw|passphrase|secret|token|api_?key|credential)\w*|key";
 
+fn is_secret_name(name: &str) -> bool {
+    static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i)^(?:{SECRET_NAME})$")).ok());
+    NAME.as_ref().is_some_and(|secret| secret.is_match(name))
+}
+
 /// Values that look like secrets, found without reading: a broken line, or a misspelt key, is shown too.
 fn likely_secrets(text: &str, sets: &[String]) -> Vec<Place> {
     static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {

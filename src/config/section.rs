@@ -127,6 +127,10 @@ impl<'a> Section<'a> {
         let (false, Source::Table(table)) = (self.closed.replace(true), &self.source) else { return };
         let asked = self.asked.borrow();
         for entry in table.entries.iter().filter(|entry| !asked.contains(&entry.key.as_str())) {
+            if asked.iter().any(|key| super::is_secret_name(key) && super::nearest(&entry.key, &[key]).is_some()) {
+                // a secret under a slip of the fingers is one all the same
+                self.file.hide(&entry.value.place);
+            }
             let message = format!("unknown key `{}`{}", entry.key, self.in_path());
             self.fail_place(&entry.place, message, Help::names(&entry.key, &asked));
         }

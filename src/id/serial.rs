@@ -188,7 +188,7 @@ impl Content {
     fn in_place<'a>(&self, event: &EventRef<'a>) -> Option<&'a [u8]> {
         let text = match &self.source {
             _ if self.keep => None,
-            Source::Raw if event.place().is_some() => None,
+            Source::Raw if event.part().is_some() => None,
             Source::Raw => Some(event.raw()),
             Source::One(field) if !field.is_timestamp() => match event.get(field) {
                 Some(View::Text(Cow::Borrowed(text))) => Some(text.as_bytes()),
@@ -220,9 +220,9 @@ impl Content {
         bytes.clear();
         let full = match &self.source {
             Source::Raw => {
-                match event.place() {
+                match event.part() {
                     None => bytes.extend_from_slice(event.raw()),
-                    Some(place) => part(event.raw(), place, bytes),
+                    Some((number, record)) => part(number, record, bytes),
                 }
                 !event.raw().is_empty()
             }
@@ -373,12 +373,11 @@ fn v1_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// One of several events of a record: `0xFF p`, the record's length, the record, which part of it (four bytes).
-fn part(record: &[u8], place: u32, out: &mut Vec<u8>) {
+/// One of several events of a record: `0xFF p`, the SHA-256 of the record, which part of it (four bytes).
+fn part(number: u32, record: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[MARK, PART]);
-    length(record.len(), out);
     out.extend_from_slice(record);
-    out.extend_from_slice(&place.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Seven bits a byte, the lowest first; all but the last have the highest bit set (LEB128).

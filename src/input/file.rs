@@ -40,21 +40,28 @@ impl Config {
             self.exclude.iter().map(|p| glob::Pattern::new(p)).collect::<Result<_, _>>()?;
         let (mut files, mut seen) = (Vec::new(), HashSet::new());
         for pattern in &self.paths {
-            let before = files.len();
+            let is_literal = !pattern.contains(['*', '?', '[']);
             for path in glob::glob(pattern).with_context(|| format!("`{pattern}`"))? {
                 let path = path.with_context(|| format!("cannot look for `{pattern}`"))?;
                 if exclude.iter().any(|e| e.matches_path(&path)) {
                     continue;
                 }
-                let meta = std::fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                let meta = match std::fs::metadata(&path) {
+                    // a link that leads nowhere, or a file that went away meanwhile
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_literal => continue,
+                    other => other.with_context(|| format!("cannot read {}", path.display()))?,
+                };
+                if is_literal && !meta.is_file() {
+                    anyhow::bail!(
+                        "{pattern} is a {}, not a file",
+                        if meta.is_dir() { "folder" } else { "pipe or device" }
+                    );
+                }
                 if meta.is_file() && seen.insert((meta.dev(), meta.ino())) {
                     files.push(path);
                 }
             }
-            if files.len() == before
-                && !pattern.contains(['*', '?', '['])
-                && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))?
-            {
+            if is_literal && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))? {
                 anyhow::bail!("there is no file {pattern}");
             }
         }

@@ -12,6 +12,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,8 +46,9 @@ impl Stream {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let file =
-            File::options().create(true).append(true).open(&path).with_context(|| format!("cannot open {name}"))?;
+        let opened = File::options().create(true).read(true).append(true).open(&path);
+        let file = opened.with_context(|| format!("cannot open {name}"))?;
+        cut_torn(&file, form).with_context(|| format!("cannot look at the end of {name}"))?;
         Ok(Stream { form, name, to: Target::File(file) })
     }
 
@@ -121,6 +123,41 @@ fn write_on(to: &mut std::os::fd::BorrowedFd<'_>, body: &[u8], written: &mut usi
     Ok(())
 }
 
+/// A run that was killed may have left half a line, or an action without its source: what stands there was never
+/// counted as written, and nothing could be read behind it.
+fn cut_torn(file: &File, form: Form) -> io::Result<()> {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Ok(());
+    }
+    let mut whole = line_begin(file, meta.len())?;
+    if matches!(form, Form::Bulk(_)) && whole > 0 {
+        let last = line_begin(file, whole - 1)?;
+        let mut begin = [0; 20];
+        let known = file.read_at(&mut begin, last)?;
+        let is_action = |action: &[u8]| begin[..known].starts_with(action);
+        if is_action(b"{\"index\":{\"_index\":") || is_action(b"{\"create\":{\"_index\"") {
+            whole = last;
+        }
+    }
+    if whole < meta.len() { file.set_len(whole) } else { Ok(()) }
+}
+
+/// Where the line that `end` stands in begins.
+fn line_begin(file: &File, end: u64) -> io::Result<u64> {
+    let (mut at, mut piece) = (end, [0; 4096]);
+    while at > 0 {
+        let from = at.saturating_sub(piece.len() as u64);
+        let piece = &mut piece[..(at - from) as usize];
+        file.read_exact_at(piece, from)?;
+        if let Some(found) = memchr::memrchr(b'\n', piece) {
+            return Ok(from + found as u64 + 1);
+        }
+        at = from;
+    }
+    Ok(0)
+}
+
 impl Output for Stream {
     fn form(&self) -> Form {
         self.form
@@ -139,5 +176,31 @@ impl Output for Stream {
             acks.settle(&parcel.receipt, Tally { created, requests: 1, bytes_out, ..Tally::default() }, Vec::new());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Action;
+
+    #[test]
+    fn a_torn_end_is_cut() {
+        let check = |text: &str, form: Form, want: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("out");
+            std::fs::write(&path, text).unwrap();
+            Stream::file(form, path.clone()).unwrap();
+            assert_eq!(std::fs::read_to_string(path).unwrap(), want, "{text}");
+        };
+        let bulk = Form::Bulk(Action::Index);
+        let pair = "{\"index\":{\"_index\":\"a\"}}\n{\"n\":1}\n";
+        check("", bulk, "");
+        check(pair, bulk, pair);
+        check(&format!("{pair}{{\"ind"), bulk, pair);
+        check(&format!("{pair}{pair}")[..pair.len() + 26], bulk, pair);
+        check(&format!("{pair}{pair}")[..pair.len() + 30], bulk, pair);
+        check("{\"n\":1}\n{\"n\"", Form::Lines, "{\"n\":1}\n");
+        check(&"x".repeat(10_000), Form::Lines, "");
     }
 }

@@ -154,7 +154,8 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         reason: death.reason,
         detail: death.detail.clone(),
         event: json,
-        raw: event.raw().to_vec(),
+        // a record of several events is not kept with each of them
+        raw: if event.part().is_some() { Vec::new() } else { event.raw().to_vec() },
         // what the engine finds too large is whole
         is_cut: death.reason == Reason::TooLarge,
         id,

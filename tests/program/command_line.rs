@@ -233,6 +233,40 @@ fn files_plain_and_compressed() {
     assert_eq!(onceline.run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
 }
 
+/// A link that leads nowhere keeps nobody from the other files; a name that is no file is said.
+#[test]
+fn links_that_lead_nowhere_and_names_that_are_no_files() {
+    let onceline = once(files("[\"{dir}/in/*\"]"));
+    std::fs::create_dir(onceline.path("in")).unwrap();
+    std::fs::write(onceline.path("in/good.log"), EVENTS).unwrap();
+    std::os::unix::fs::symlink("nowhere", onceline.path("in/dangling.log")).unwrap();
+    assert_eq!(onceline.run(b"").settled().count("created"), 2);
+    let folder = once(files("[\"{dir}\"]")).run(b"").adds_up();
+    assert!(folder.status == Some(1) && folder.stderr.contains("is a folder, not a file"), "{}", folder.stderr);
+    let device = once(files("[\"/dev/null\"]")).run(b"").adds_up();
+    assert!(device.status == Some(1) && device.stderr.contains("is a pipe or device"), "{}", device.stderr);
+}
+
+/// One line of very many events costs what it holds, not its square.
+#[test]
+fn an_array_of_many_events_without_a_time() {
+    let line = format!("[{}]\n", vec!["{\"id\":\"x\"}"; 20_000].join(","));
+    let run = sqlite().run(line.as_bytes()).settled();
+    assert_eq!(run.counts(["events_in", "dead_lettered"]), [20_000, 20_000]);
+    let line = format!("[{}]\n", vec!["{}"; 50_001].join(","));
+    let run = sqlite().run(line.as_bytes()).settled();
+    assert_eq!(run.counts(["events_in", "dead_lettered"]), [1, 1]);
+    assert_eq!(run.dead_letters[0]["reason"], "too-large");
+}
+
+#[test]
+fn a_misspelt_secret_is_not_shown() {
+    let toml = pipeline(STDIN, SQLITE).replace("[id]", "[id]\nkye = \"hush-hush\"");
+    let run = Onceline::new(&toml).args(&["--set", "id.kee=hush-hush"]).run(b"");
+    assert_eq!(run.status, Some(2));
+    assert!(run.stderr.contains("did you mean `key`") && !run.stderr.contains("hush-hush"), "{}", run.stderr);
+}
+
 #[test]
 fn many_small_files() {
     let onceline = once(files("[\"{dir}/in/*.log\"]"));

@@ -218,22 +218,21 @@ fn half_a_line_is_kept_too() {
 
 #[test]
 fn an_output_that_dies_of_an_error_keeps_what_was_read() {
-    let onceline =
-        Onceline::new(&SQLITE.replace("type = \"sqlite\"", "type = \"ndjson\"").replace("out.sqlite", "fifo"));
-    let path = onceline.path("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a fifo");
-    // opened for reading and closed again: writing fails
-    let reader = std::thread::spawn(move || drop(std::fs::File::open(path)));
-    let (send, write) = feed();
-    let running = onceline.start_fed(write);
-    reader.join().expect("a reader");
-    for n in 0..30 {
-        send.send(lines(n..n + 1)).expect("a feeder");
-    }
-    drop(send);
-    let run = running.wait().adds_up();
-    assert_eq!(run.status, Some(1), "{}", run.stderr);
-    assert_eq!(spools(&onceline).len(), 1, "{}", run.stderr);
+    let closed = SQLITE.replace("type = \"sqlite\"", "type = \"stdout\"").replace("path = \"{dir}/out.sqlite\"", "");
+    let onceline = Onceline::new(&closed);
+    let (read, mut write) = std::io::pipe().expect("a pipe");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_onceline"))
+        .args(["run", "pipeline.toml", "--state", "state"])
+        .current_dir(onceline.dir())
+        .stdin(read.try_clone().expect("the pipe"))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("start onceline");
+    drop(child.stdout.take());
+    write.write_all(&lines(0..30)).expect("somebody reads");
+    drop(write);
+    assert_eq!(child.wait().expect("an end").code(), Some(1));
+    assert_eq!(spools(&onceline).len(), 1);
     onceline.set_pipeline(SQLITE);
     onceline.run(b"").settled();
     assert_eq!(numbers(&onceline), all(30));

@@ -213,7 +213,11 @@ impl<'a> Cursor<'a> {
     /// `{"index":{"status":201}}`
     fn item(&mut self, answer: &mut Answer) -> Option<()> {
         let mut status = None;
-        self.object(|cursor, _action| {
+        self.object(|cursor, action| {
+            if !matches!(action, b"index" | b"create") {
+                // the answer to something else
+                return None;
+            }
             cursor.object(|cursor, key| match key {
                 b"status" => {
                     status = Some(cursor.number()?);
