@@ -1,12 +1,12 @@
 //! Dead letters: what could not be delivered, each with its reason, a JSON line each.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::json;
-use crate::time::Time;
 
 /// Why an event is a dead letter. The names are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,8 +66,10 @@ pub struct Letter {
     pub detail: String,
     /// The event as it would have been stored, as JSON; none if there is no event (the record was no JSON).
     pub event: Option<Vec<u8>>,
-    /// The record, where there is no event.
+    /// The record as it was read; empty where it is not known.
     pub raw: Vec<u8>,
+    /// The record is only the beginning of a line that was too long.
+    pub is_cut: bool,
     pub id: Option<String>,
     pub index: Option<String>,
     pub action: Option<&'static str>,
@@ -78,20 +80,19 @@ pub struct Letter {
     /// What the source is called, and where in it the record begins.
     pub source: String,
     pub offset: u64,
+    /// Which of the pipeline's inputs it came by.
+    pub input: usize,
+    /// The first bytes of the source, where ids are made of them.
+    pub head: Option<Arc<[u8]>>,
+    /// Device and inode of the file, where events tell them.
+    pub inode: Option<(u64, u64)>,
+    /// Which block it was of those that were sent again; not written.
+    pub again: Option<usize>,
 }
 
 impl Letter {
-    fn write(&self, time: &str, out: &mut Vec<u8>) {
-        let text = |name: &str, value: &str, out: &mut Vec<u8>| {
-            json::write_string(name.as_bytes(), out);
-            out.push(b':');
-            json::write_string(value.as_bytes(), out);
-            out.push(b',');
-        };
-        let optional = |name: &str, value: Option<&str>, out: &mut Vec<u8>| match value {
-            Some(value) => text(name, value, out),
-            None => out.extend_from_slice(format!("\"{name}\":null,").as_bytes()),
-        };
+    /// Writes the line that it is in the file.
+    pub fn write(&self, time: &str, out: &mut Vec<u8>) {
         out.push(b'{');
         text("time", time, out);
         text("reason", self.reason.as_str(), out);
@@ -113,78 +114,85 @@ impl Letter {
         out.extend_from_slice(b"\"error\":");
         out.extend_from_slice(self.error.as_deref().unwrap_or(b"null"));
         out.extend_from_slice(format!(",\"attempts\":{},\"source\":{{", self.attempts).as_bytes());
-        text("name", &self.source, out);
-        out.extend_from_slice(format!("\"offset\":{}}}", self.offset).as_bytes());
-        if std::str::from_utf8(&self.raw).is_err() {
-            use base64::Engine;
-            let raw = base64::engine::general_purpose::STANDARD.encode(&self.raw);
-            out.extend_from_slice(b",\"raw_base64\":");
-            json::write_string(raw.as_bytes(), out);
-        }
+        self.write_place(out);
+        self.write_raw(out);
         out.extend_from_slice(b"}\n");
     }
+
+    fn write_place(&self, out: &mut Vec<u8>) {
+        text("name", &self.source, out);
+        out.extend_from_slice(format!("\"offset\":{}", self.offset).as_bytes());
+        if self.input > 0 {
+            out.extend_from_slice(format!(",\"input\":{}", self.input).as_bytes());
+        }
+        if let Some(head) = &self.head {
+            out.extend_from_slice(b",\"head\":");
+            json::write_string(BASE64.encode(head).as_bytes(), out);
+        }
+        if let Some((device, inode)) = self.inode {
+            out.extend_from_slice(format!(",\"device\":{device},\"inode\":{inode}").as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    /// The record, unless it is what stands as the event.
+    fn write_raw(&self, out: &mut Vec<u8>) {
+        match (std::str::from_utf8(&self.raw), &self.event) {
+            (Err(_), _) => {
+                out.extend_from_slice(b",\"raw_base64\":");
+                json::write_string(BASE64.encode(&self.raw).as_bytes(), out);
+            }
+            (Ok(raw), Some(event)) if !raw.is_empty() && raw.as_bytes() != event => {
+                out.extend_from_slice(b",\"raw\":");
+                json::write_string(raw.as_bytes(), out);
+            }
+            _ => {}
+        }
+        if self.is_cut {
+            out.extend_from_slice(b",\"cut\":true");
+        }
+    }
 }
 
-/// The file of dead letters: made at the first letter, readable by its owner only, and on the disk before the
-/// events in it count as settled.
-#[derive(Debug)]
-pub struct LetterFile {
-    path: PathBuf,
-    file: Option<File>,
+fn text(name: &str, value: &str, out: &mut Vec<u8>) {
+    json::write_string(name.as_bytes(), out);
+    out.push(b':');
+    json::write_string(value.as_bytes(), out);
+    out.push(b',');
 }
 
-impl LetterFile {
-    pub fn new(path: PathBuf) -> LetterFile {
-        LetterFile { path, file: None }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn append(&mut self, letters: &[&Letter]) -> std::io::Result<()> {
-        let time = Time::now().iso();
-        let mut out = Vec::new();
-        for letter in letters {
-            letter.write(&time, &mut out);
-        }
-        if self.file.is_none() {
-            self.file = Some(self.open()?);
-        }
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let whole = file.metadata()?.len();
-        let synced = |file: &mut File| match file.sync_data() {
-            // a device keeps nothing
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
-            other => other,
-        };
-        let written = file.write_all(&out).and_then(|()| synced(file));
-        if written.is_err() {
-            // no half line may stay before what is written later
-            let _ = file.set_len(whole);
-        }
-        written
-    }
-
-    fn open(&self) -> std::io::Result<File> {
-        use std::os::unix::fs::{FileExt, OpenOptionsExt};
-        if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let mut file = std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&self.path)?;
-        let mut last = [b'\n'];
-        let length = file.metadata()?.len();
-        if length > 0 && file.read_at(&mut last, length - 1).is_ok() && last != [b'\n'] {
-            // half a letter that a kill left must not swallow the next one
-            file.write_all(b"\n")?;
-        }
-        Ok(file)
+fn optional(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
+    match value {
+        Some(value) => text(name, value, out),
+        None => out.extend_from_slice(format!("\"{name}\":null,").as_bytes()),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    pub fn sample() -> Letter {
+        Letter {
+            reason: Reason::BadJson,
+            detail: "a \"quoted\" detail".to_string(),
+            event: None,
+            raw: b"caf\xe9\n".to_vec(),
+            is_cut: false,
+            id: None,
+            index: Some("logs".to_string()),
+            action: Some("index"),
+            status: Some(400),
+            error: Some(br#"{"type":"x"}"#.to_vec()),
+            attempts: 2,
+            source: "stdin".to_string(),
+            offset: 7,
+            input: 0,
+            head: None,
+            inode: None,
+            again: None,
+        }
+    }
 
     #[test]
     fn all_reasons_are_listed() {
@@ -196,20 +204,7 @@ mod tests {
 
     #[test]
     fn a_letter_is_one_json_line() {
-        let mut letter = Letter {
-            reason: Reason::BadJson,
-            detail: "a \"quoted\" detail".to_string(),
-            event: None,
-            raw: b"caf\xe9\n".to_vec(),
-            id: None,
-            index: Some("logs".to_string()),
-            action: Some("index"),
-            status: Some(400),
-            error: Some(br#"{"type":"x"}"#.to_vec()),
-            attempts: 2,
-            source: "stdin".to_string(),
-            offset: 7,
-        };
+        let mut letter = sample();
         let parse = |letter: &Letter| {
             let mut out = Vec::new();
             letter.write("2026-01-01T00:00:00.000Z", &mut out);
@@ -225,6 +220,13 @@ mod tests {
         assert_eq!(got["event"], "not json");
         assert!(got.get("raw_base64").is_none());
         letter.event = Some(br#"{"a":1}"#.to_vec());
-        assert_eq!(parse(&letter)["event"]["a"], 1);
+        let got = parse(&letter);
+        assert_eq!((&got["event"]["a"], &got["raw"]), (&1.into(), &"not json".into()));
+        letter.raw = br#"{"a":1}"#.to_vec();
+        assert!(parse(&letter).get("raw").is_none(), "the event is the record");
+        (letter.input, letter.head, letter.is_cut) = (2, Some(b"head".as_slice().into()), true);
+        let got = parse(&letter);
+        assert_eq!(got["source"], serde_json::json!({"name": "stdin", "offset": 7, "input": 2, "head": "aGVhZA=="}));
+        assert_eq!(got["cut"], true);
     }
 }

@@ -2,6 +2,10 @@
 //! claim on the block gives it back.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often who waits looks whether it is given up.
+const WATCH: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Budget {
@@ -22,15 +26,19 @@ impl Budget {
         Arc::new(Budget { free: Mutex::new(bytes_max), freed: Condvar::new(), bytes_max })
     }
 
-    /// Waits until `bytes` are free. A single block that is larger than the whole budget gets all of it.
-    pub fn take(self: &Arc<Budget>, bytes: usize) -> Permit {
+    /// Waits until `bytes` are free; none if it is given up before. A single block that is larger than the whole
+    /// budget gets all of it.
+    pub fn take_unless(self: &Arc<Budget>, bytes: usize, is_given_up: &dyn Fn() -> bool) -> Option<Permit> {
         let bytes = bytes.min(self.bytes_max);
         let mut free = self.lock();
         while *free < bytes {
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+            if is_given_up() {
+                return None;
+            }
+            free = self.freed.wait_timeout(free, WATCH).unwrap_or_else(PoisonError::into_inner).0;
         }
         *free -= bytes;
-        Permit { budget: self.clone(), bytes }
+        Some(Permit { budget: self.clone(), bytes })
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::identity::{FileKey, Identity, Mark, Position};
-use super::{Intake, file};
+use super::{Intake, Of, file};
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::pool::Buffer;
@@ -177,7 +177,7 @@ impl Desk<'_> {
     /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
     fn claim(&mut self, file: FileNumber) -> bool {
         let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
-        self.submit(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None })
+        self.submit(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None, records: None })
     }
 
     fn submit(&mut self, file: FileNumber, mut block: Block) -> bool {
@@ -187,11 +187,13 @@ impl Desk<'_> {
         lane.number += 1;
         block.mark = Some(followed.mark);
         let (source, key) = (followed.source.clone(), Some(followed.key.clone()));
-        self.intake.submit(lane.partition, number, block, source, key)
+        let of = Of { input: self.intake.input, source, file: key, keep: None };
+        // what nobody takes is read again
+        self.intake.submit((lane.partition, number), block, of).is_none()
     }
 }
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
     let inode = Some((identity.device, identity.inode));
-    Source { name: path.to_string_lossy().into(), head: head.into(), inode }
+    Source { name: path.to_string_lossy().into(), head: head.into(), inode, again: None }
 }
