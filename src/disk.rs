@@ -3,6 +3,7 @@
 
 use std::fs::File as RealFile;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// A disk for small files.
@@ -41,6 +42,21 @@ pub trait File {
 
     /// The last `count` bytes, or all.
     fn tail(&mut self, count: u64) -> io::Result<Vec<u8>>;
+}
+
+/// Where the line that `end` stands in begins.
+pub fn line_begin(file: &RealFile, end: u64) -> io::Result<u64> {
+    let (mut at, mut piece) = (end, [0; 4096]);
+    while at > 0 {
+        let from = at.saturating_sub(piece.len() as u64);
+        let piece = &mut piece[..(at - from) as usize];
+        file.read_exact_at(piece, from)?;
+        if let Some(found) = memchr::memrchr(b'\n', piece) {
+            return Ok(from + found as u64 + 1);
+        }
+        at = from;
+    }
+    Ok(0)
 }
 
 /// The machine's.

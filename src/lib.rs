@@ -16,7 +16,7 @@
 //! # Modules, in the order of the data path
 //!
 //! - [`config`]: pipeline files: typed getters, and errors that point at the place
-//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`
+//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`, dead letters sent again
 //! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
 //! - [`codec`]: records as events: `plain`, `json`
 //! - [`batch`]: what flows: many events over one buffer
@@ -45,6 +45,7 @@
 //!   Print: a digest of the bytes at one place. Offsets and prints are of the text, decompressed.
 //! - dead letter: an event set aside, with a reason.
 //! - held: waiting because its index takes nothing now.
+//! - kept: read from what cannot be read again, and not settled. Spool: a file of what was kept at a stop.
 //! - strict: what would let one event become two documents is refused.
 //!
 //! # Invariants, and the tests that show them
@@ -69,10 +70,11 @@
 //!     its rows: property tests in [`ack`], `tests/program/positions.rs`. State that cannot be used is an error.
 //! 13. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
 //!     `tests/following`.
-//! 14. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`.
-//! 15. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
-//!
-//! Not yet: a spool.
+//! 14. What was read of standard input and has no fate is written to a spool before the process ends, unless it is
+//!     killed: [`ack::kept`], [`input::spool`], `tests/program/stopping.rs`.
+//! 15. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`].
+//! 16. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`.
+//! 17. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 
 #![warn(
     clippy::unwrap_used,

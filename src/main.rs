@@ -2,20 +2,16 @@
 
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a user is told, not shown a backtrace")]
 
-use std::collections::{BTreeSet, HashSet};
+mod commands;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use onceline::ack::lock::StateLock;
-use onceline::ack::{Shared, Summary, counted};
-use onceline::output::Phase;
 use onceline::pipeline::read::{Options, Plan};
-use onceline::pipeline::{check, explain, positions, progress, read, run};
+use onceline::pipeline::{check, explain, read};
 use onceline::time::Time;
 use onceline::{bench, config};
 
@@ -25,9 +21,6 @@ const DONE: u8 = 0;
 const UNSETTLED: u8 = 1;
 /// A wrong command line or pipeline file.
 const WRONG: u8 = 2;
-
-/// How long after the first signal what was read may still be delivered.
-const DRAIN: Duration = Duration::from_secs(30);
 
 #[derive(Parser)]
 #[command(
@@ -61,14 +54,16 @@ enum Command {
     /// Run pipelines until every input ends
     #[command(
         long_about = "Runs the pipelines until every input ends (standard input closed, with --once the files read \
-                      to their ends; without it files are followed) or until SIGINT or SIGTERM; then delivers what was read and exits.",
+                      to their ends; without it files are followed) or until SIGINT or SIGTERM; then delivers what was read, \
+                      for [tuning] drain_max at most, keeps what cannot be read again for the next run, and exits. \
+                      SIGHUP reads the pipeline files again.",
         after_help = "Examples:\n  \
             cat app.log | onceline run app.toml\n  \
             onceline run --once --progress backfill.toml\n  \
             onceline run --once --from-start backfill.toml\n  \
             onceline run app.toml --set output.path=/tmp/try.sqlite --summary - < app.log"
     )]
-    Run(RunArgs),
+    Run(commands::run::RunArgs),
     /// Validate pipeline files and say in words what they will do
     #[command(
         long_about = "Validates pipeline files without touching data or engines, says in plain words what each \
@@ -98,13 +93,16 @@ enum Command {
     },
     /// How far files were read: show it, or forget it
     #[command(subcommand)]
-    Positions(PositionsCommand),
+    Positions(commands::positions::PositionsCommand),
+    /// Look at dead letters, send them again, or drop them
+    #[command(subcommand)]
+    DeadLetters(commands::letters::LettersCommand),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct PipelineArgs {
     /// Pipeline files
     #[arg(required = true, value_name = "PIPELINE.toml")]
@@ -116,72 +114,6 @@ struct PipelineArgs {
     #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
     now: Option<Time>,
     /// Folder for what outlives a run: positions, and dead letters unless [dead_letter] says where
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-}
-
-#[derive(Args)]
-struct RunArgs {
-    #[command(flatten)]
-    pipelines: PipelineArgs,
-    /// Read the files there are to their ends, then stop
-    #[arg(long)]
-    once: bool,
-    /// Read files from their beginnings, whatever was read before
-    #[arg(long)]
-    from_start: bool,
-    /// Show a bar while it runs
-    #[arg(long)]
-    progress: bool,
-    /// Write the counts of the run as one JSON object; - for standard output
-    #[arg(long, value_name = "FILE")]
-    summary: Option<PathBuf>,
-    /// Exit with 1 if there is a dead letter
-    #[arg(long)]
-    fail_on_dead_letters: bool,
-}
-
-#[derive(Subcommand)]
-enum PositionsCommand {
-    /// Print the saved positions of a pipeline
-    #[command(after_help = "Example:\n  onceline positions show app.toml")]
-    Show {
-        #[command(flatten)]
-        pipeline: OnePipelineArgs,
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
-    },
-    /// Forget saved positions: what was read is read again at the next run
-    #[command(
-        long_about = "Forgets the saved positions of a pipeline, or of some files, so that the next run reads them \
-                      from their beginnings. What is stored already is found by its id. Refused while the pipeline \
-                      runs.",
-        after_help = "Examples:\n  \
-            onceline positions reset app.toml\n  \
-            onceline positions reset app.toml /var/log/app/a.json --yes"
-    )]
-    Reset {
-        #[command(flatten)]
-        pipeline: OnePipelineArgs,
-        /// Files whose positions are forgotten [default: all]
-        #[arg(value_name = "PATH")]
-        paths: Vec<PathBuf>,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-    },
-}
-
-#[derive(Args)]
-struct OnePipelineArgs {
-    /// Pipeline file
-    #[arg(value_name = "PIPELINE.toml")]
-    file: PathBuf,
-    /// Override one key, as it is overridden for `run`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
-    /// The state folder, as it is given to `run`
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -252,10 +184,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log(cli.verbose, cli.log_format == "json");
     let status = match cli.command {
-        Command::Run(args) => run_command(&args),
+        Command::Run(args) => commands::run::run(&args),
         Command::Check { pipelines } => check_command(&pipelines),
         Command::Explain { pipelines, input, metadata } => explain_command(&pipelines, input, metadata),
-        Command::Positions(command) => positions_command(&command),
+        Command::Positions(command) => commands::positions::run(&command),
+        Command::DeadLetters(command) => commands::letters::run(&command),
         Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {
@@ -338,188 +271,6 @@ fn explain_command(args: &PipelineArgs, input: usize, metadata: bool) -> anyhow:
         }
     }
     Ok(DONE)
-}
-
-fn positions_command(command: &PositionsCommand) -> anyhow::Result<u8> {
-    let (PositionsCommand::Show { pipeline: one, .. } | PositionsCommand::Reset { pipeline: one, .. }) = command;
-    let OnePipelineArgs { file, sets, state } = one;
-    let args = PipelineArgs { files: vec![file.clone()], sets: sets.clone(), now: None, state: state.clone() };
-    let plans = load(&args, &Options { once: true, ..options(&args) })?;
-    let Some([(_, plan)]) = plans.as_deref() else { return Ok(WRONG) };
-    match command {
-        PositionsCommand::Show { json, .. } => {
-            let saved = plan.pipeline.positions().saved()?;
-            let text = if *json { format!("{}\n", positions::to_json(&saved)) } else { positions::table(&saved) };
-            std::io::stdout().write_all(text.as_bytes()).context("cannot print the positions")?;
-            Ok(DONE)
-        }
-        PositionsCommand::Reset { paths, yes, .. } => reset_positions(plan, paths, *yes),
-    }
-}
-
-fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<u8> {
-    let _lock = StateLock::take(&plan.pipeline.state)?;
-    let place = plan.pipeline.positions();
-    let gone = if paths.is_empty() { None } else { Some(positions::of_paths(&place.saved()?, paths)?) };
-    let what = match &gone {
-        Some(gone) => counted(gone.len() as u64, "position"),
-        None => "all positions".to_string(),
-    };
-    if !yes {
-        if !std::io::stdin().is_terminal() {
-            eprintln!("onceline: nobody can be asked whether to forget {what}: say --yes");
-            return Ok(WRONG);
-        }
-        eprint!("forget {what} of {}? [y/N] ", plan.pipeline.name);
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Ok(UNSETTLED);
-        }
-    }
-    match &gone {
-        Some(gone) => place.forget(gone)?,
-        None => place.forget_all()?,
-    }
-    eprintln!("onceline: forgot {what}");
-    Ok(DONE)
-}
-
-/// Takes the state folders of all pipelines, each once. None, and said, if two would save positions in one place.
-fn lock_states(plans: &[(PathBuf, Plan)]) -> anyhow::Result<Option<Vec<StateLock>>> {
-    let (mut states, mut places) = (BTreeSet::new(), HashSet::new());
-    for (_, plan) in plans {
-        states.insert(std::path::absolute(&plan.pipeline.state).context("cannot find the state folder")?);
-        if let Some(place) = plan.pipeline.saves_in()
-            && !places.insert(place.clone())
-        {
-            eprintln!(
-                "onceline: two pipelines would save positions in {place}: give each a file name or a `[state] path` of its own"
-            );
-            return Ok(None);
-        }
-    }
-    states.iter().map(|state| StateLock::take(state)).collect::<anyhow::Result<_>>().map(Some)
-}
-
-fn run_command(args: &RunArgs) -> anyhow::Result<u8> {
-    let options = Options { once: args.once, from_start: args.from_start, ..options(&args.pipelines) };
-    let Some(plans) = load(&args.pipelines, &options)? else {
-        return Ok(WRONG);
-    };
-    if plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count() > 1 {
-        eprintln!("onceline: standard input can be read by one pipeline only");
-        return Ok(WRONG);
-    }
-    let Some(_locks) = lock_states(&plans)? else { return Ok(WRONG) };
-    let started = Instant::now();
-    let (phase, phases) = tokio::sync::watch::channel(Phase::Running);
-    watch_signals(phase)?;
-    let shared: Vec<Arc<Shared>> = plans.iter().map(|_| Arc::default()).collect();
-    let bar = args.progress.then(|| progress::start(&plans, &shared));
-    let endings: Vec<run::Ending> = std::thread::scope(|scope| {
-        let running: Vec<_> = plans
-            .iter()
-            .zip(&shared)
-            .map(|((_, plan), shared)| scope.spawn(|| run::run(&plan.pipeline, shared, &phases)))
-            .collect();
-        running.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    if let Some(bar) = bar {
-        bar.stop();
-    }
-    let may_leave = args.once || plans.iter().any(|(_, plan)| plan.pipeline.reads_stdin());
-    if may_leave && *phases.borrow() != Phase::Running {
-        eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
-    }
-    finish(args, &plans, &endings, started.elapsed().as_secs_f64())
-}
-
-/// Says how the run ended, and gives its exit status.
-fn finish(args: &RunArgs, plans: &[(PathBuf, Plan)], endings: &[run::Ending], seconds: f64) -> anyhow::Result<u8> {
-    let mut total = Summary::default();
-    let mut status = if endings.len() < plans.len() { UNSETTLED } else { DONE };
-    for ((path, plan), ending) in plans.iter().zip(endings) {
-        total.merge(&ending.summary);
-        for error in &ending.errors {
-            eprintln!("onceline: {}: {error:#}", path.display());
-            status = UNSETTLED;
-        }
-        if ending.summary.unsettled() > 0 {
-            eprintln!("onceline: {}: {} not settled", path.display(), counted(ending.summary.unsettled(), "event"));
-            status = UNSETTLED;
-        }
-        if ending.summary.dead_lettered > 0 {
-            let (count, file) = (ending.summary.dead_lettered, plan.pipeline.letters.display());
-            eprintln!("onceline: {}: {}, see {file}", path.display(), counted(count, "dead letter"));
-            if args.fail_on_dead_letters {
-                status = UNSETTLED;
-            }
-        }
-    }
-    eprintln!("onceline: {}", total.words(seconds));
-    if let [(_, plan)] = plans
-        && let Some(hint) = plan.pipeline.output.look()
-    {
-        eprintln!("onceline: {hint}");
-    }
-    if let Some(file) = &args.summary {
-        write_summary(file, plans, endings, &total, seconds)?;
-    }
-    Ok(status)
-}
-
-fn write_summary(
-    file: &Path,
-    plans: &[(PathBuf, Plan)],
-    endings: &[run::Ending],
-    total: &Summary,
-    seconds: f64,
-) -> anyhow::Result<()> {
-    let mut object = total.to_json(seconds);
-    if plans.len() > 1 {
-        let each = plans.iter().zip(endings);
-        // two files of one name are told apart by their folders
-        let is_shared = |name: &str| plans.iter().filter(|(_, plan)| plan.pipeline.name == name).count() > 1;
-        let each = each.map(|((path, plan), ending)| {
-            let name = &plan.pipeline.name;
-            let name = if is_shared(name) { path.display().to_string() } else { name.clone() };
-            (name, ending.summary.to_json(seconds).into())
-        });
-        object.insert("pipelines".to_string(), serde_json::Value::Object(each.collect()));
-    }
-    let text = format!("{}\n", serde_json::Value::Object(object));
-    if file == Path::new("-") {
-        std::io::stdout().write_all(text.as_bytes()).context("cannot write the summary")
-    } else {
-        std::fs::write(file, text).with_context(|| format!("cannot write the summary to {}", file.display()))
-    }
-}
-
-/// SIGINT or SIGTERM once: end the reading and deliver what was read, for a time. Twice: leave the rest unsettled.
-fn watch_signals(phase: tokio::sync::watch::Sender<Phase>) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                return;
-            };
-            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-            tracing::warn!("going down: delivering what was read, a second signal leaves it");
-            phase.send_replace(Phase::Draining);
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                () = tokio::time::sleep(DRAIN) => {}
-            }
-            phase.send_replace(Phase::Abandon);
-            phase.closed().await;
-        });
-    });
-    Ok(())
 }
 
 fn bench_command(command: BenchCommand) -> anyhow::Result<u8> {

@@ -248,7 +248,19 @@ fn every_filter_and_its_options_are_described() {
 #[test]
 fn every_flag_is_described() {
     let page = text(&top().join("docs/commands.md"));
-    for command in ["run", "check", "explain", "positions show", "positions reset", "bench ids", "bench pipeline"] {
+    for command in [
+        "run",
+        "check",
+        "explain",
+        "positions show",
+        "positions reset",
+        "dead-letters list",
+        "dead-letters show",
+        "dead-letters replay",
+        "dead-letters drop",
+        "bench ids",
+        "bench pipeline",
+    ] {
         let args = command.split(' ').chain(["--help"]);
         let out = std::process::Command::new(env!("CARGO_BIN_EXE_onceline")).args(args).output().unwrap();
         let help = String::from_utf8(out.stdout).unwrap();

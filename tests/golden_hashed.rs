@@ -17,7 +17,7 @@ use std::sync::Arc;
 const LINES: usize = 176;
 
 fn event(text: &str, offset: u64, head: &str) -> Batch {
-    let source = Source { name: "".into(), head: head.as_bytes().into(), inode: None };
+    let source = Source { name: "".into(), head: head.as_bytes().into(), ..Source::default() };
     let mut batch = Batch::new(text.as_bytes().to_vec(), Arc::new(source));
     let mut entries = Vec::new();
     let mut scanner = Scanner::default();

@@ -3,27 +3,30 @@
 //! Each batch has a [`Receipt`]; whoever brings an event to its end says so with [`Acks::settle`]. A batch is
 //! settled when nothing of it is open; dropping a receipt says "not done", never "done".
 
+pub mod kept;
 mod ledger;
 mod letter;
+pub mod letter_file;
 pub mod lock;
 pub mod positions;
+pub mod stored;
 mod summary;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::disk::{Disk, Real};
 use crate::input::budget::Permit;
 use crate::input::identity::Position;
 use crate::output::{Phase, Phases};
-use crate::time::Time;
+use kept::{Held, Keep};
 use positions::Save;
 
 pub use ledger::{Claim, Ledger, Span as Reach};
-pub use letter::{Letter, LetterFile, Reason};
+pub use letter::{Letter, Reason};
+pub use letter_file::{LetterFile, Letters};
 pub use summary::{Summary, Tally, counted};
 
 /// The claim of one batch on a place in its source.
@@ -38,6 +41,10 @@ struct Ticket {
     open: AtomicI64,
     /// What the file's position is once this batch and all before it are settled.
     claim: Option<Claim>,
+    /// The records, until the last claim is gone.
+    held: OnceLock<Arc<Held>>,
+    /// Who keeps the records until the batch is settled, where its source cannot be read again.
+    keep: Option<Keep>,
     /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
     _permit: Option<Permit>,
 }
@@ -45,12 +52,46 @@ struct Ticket {
 impl Receipt {
     /// A receipt with one claim open, the worker's own.
     pub fn new(partition: u32, number: u64, permit: Option<Permit>) -> Receipt {
-        Receipt::with_claim(partition, number, permit, None)
+        Receipt::tied(partition, number, permit, None, None)
     }
 
-    /// As [`Receipt::new`], for a batch of a file whose position is saved.
-    pub fn with_claim(partition: u32, number: u64, permit: Option<Permit>, claim: Option<Claim>) -> Receipt {
-        Receipt(Arc::new(Ticket { partition, number, open: AtomicI64::new(1), claim, _permit: permit }))
+    /// As [`Receipt::new`], for a batch of a file whose position is saved, or of a source that cannot be read again
+    /// if there is somebody to keep its records.
+    pub fn tied(
+        partition: u32,
+        number: u64,
+        permit: Option<Permit>,
+        claim: Option<Claim>,
+        keep: Option<Keep>,
+    ) -> Receipt {
+        let (open, held) = (AtomicI64::new(1), OnceLock::new());
+        Receipt(Arc::new(Ticket { partition, number, open, claim, held, keep, _permit: permit }))
+    }
+
+    /// Holds the batch's records until the last claim on it is gone, or, if its source cannot be read again, until
+    /// it is settled.
+    pub fn hold(&self, mut held: Held) {
+        held.is_in_spool = self.0.keep.as_ref().is_some_and(|keep| keep.spool.is_some());
+        let held = Arc::new(held);
+        if let Some(keep) = &self.0.keep {
+            keep.kept.hold((self.0.partition, self.0.number), held.clone());
+        }
+        // a batch is packed once
+        let _ = self.0.held.set(held);
+    }
+
+    /// Adds what the record says to a letter of the batch.
+    fn complete(&self, letter: &mut Letter) {
+        if let Some(held) = self.0.held.get() {
+            held.complete(letter);
+        }
+    }
+
+    /// All events of the batch have their fate.
+    fn settled(&self) {
+        if let Some(keep) = &self.0.keep {
+            keep.settled((self.0.partition, self.0.number));
+        }
     }
 
     /// Opens `events` more claims.
@@ -158,15 +199,15 @@ const SAVE_WAIT: Duration = Duration::from_secs(1);
 const LAST_SAVE_WAIT: Duration = Duration::from_secs(5);
 
 /// Where letters and positions go.
-pub struct Desk<'a, D: Disk = Real> {
-    pub letters: LetterFile<D>,
+pub struct Desk<'a> {
+    pub letters: Box<dyn Letters>,
     /// None where the output saves positions itself.
     pub positions: Option<Box<dyn Save>>,
     pub shared: &'a Arc<Shared>,
     pub phases: &'a Phases,
 }
 
-impl<D: Disk> Desk<'_, D> {
+impl Desk<'_> {
     /// Takes what is settled until every [`Acks`] is gone: letters first, to the disk, then counts and positions.
     pub fn run(mut self, messages: &mpsc::Receiver<Message>) -> anyhow::Result<()> {
         let mut saving = Saving::new(self.positions.take());
@@ -194,18 +235,19 @@ impl<D: Disk> Desk<'_, D> {
             match message {
                 Message::Settled(settled) => group.push(settled),
                 Message::Flush(flush) => {
-                    self.settle(&std::mem::take(&mut group));
+                    self.settle(std::mem::take(&mut group));
                     self.answer(&flush);
                 }
             }
         }
-        self.settle(&group);
+        self.settle(group);
     }
 
-    fn settle(&mut self, group: &[Settled]) {
-        match wait_for_letters(group, &mut self.letters, self.phases) {
-            true => self.shared.count(group),
-            false => self.shared.count_unsettled(group),
+    fn settle(&mut self, mut group: Vec<Settled>) {
+        complete(&mut group);
+        match wait_for_letters(&group, &mut *self.letters, self.phases) {
+            true => self.shared.count(&group),
+            false => self.shared.count_unsettled(&group),
         }
     }
 
@@ -257,7 +299,7 @@ impl Saving {
     }
 
     /// The last save, tried for a time.
-    fn finish<D: Disk>(mut self, desk: &Desk<'_, D>) -> anyhow::Result<()> {
+    fn finish(mut self, desk: &Desk<'_>) -> anyhow::Result<()> {
         let started = Instant::now();
         while self.due(desk.shared).is_some() {
             let Err(error) = self.save(desk.shared) else { return Ok(()) };
@@ -273,18 +315,24 @@ impl Saving {
 /// How many ends of events are told together, at most.
 pub const GROUP_MAX: usize = 256;
 
-/// Writes the letters of a group; until that is done nothing of it may count.
-pub fn write_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, now: Time) -> std::io::Result<()> {
-    let written: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
-    if written.is_empty() { Ok(()) } else { letters.append(&written, now) }
+/// What letters need of the records that they are of.
+pub fn complete(group: &mut [Settled]) {
+    for end in group {
+        end.letters.iter_mut().for_each(|letter| end.receipt.complete(letter));
+    }
 }
 
 /// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
-fn wait_for_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, phases: &Phases) -> bool {
+fn wait_for_letters(group: &[Settled], letters: &mut dyn Letters, phases: &Phases) -> bool {
+    let all: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
+    let mut rest = all.as_slice();
     let mut troubled = false;
-    while let Err(error) = write_letters(group, letters, Time::now()) {
+    while !rest.is_empty() {
+        let Err(short) = letters.append(rest) else { break };
+        rest = &rest[short.taken..];
         if !std::mem::replace(&mut troubled, true) {
-            tracing::error!(path = %letters.path().display(), %error, "dead letters cannot be written; waiting");
+            let (path, error) = (letters.name(), short.why);
+            tracing::error!(%path, %error, "dead letters cannot be written: nothing more is taken in until they can");
         }
         if *phases.borrow() == Phase::Abandon {
             return false;
@@ -292,7 +340,7 @@ fn wait_for_letters<D: Disk>(group: &[Settled], letters: &mut LetterFile<D>, pha
         std::thread::sleep(RETRY_WAIT);
     }
     if troubled {
-        tracing::info!(path = %letters.path().display(), "dead letters are written again");
+        tracing::warn!(path = %letters.name(), "dead letters are written again");
     }
     true
 }
@@ -307,9 +355,13 @@ impl Shared {
         let mut summary = self.lock();
         for end in group {
             summary.0.add(&end.tally, end.letters.len() as u64);
+            if let Some(held) = end.receipt.0.held.get() {
+                held.note_letters(&end.letters);
+            }
             if end.receipt.close(end.claims) {
                 let claim = end.receipt.claim().cloned();
                 summary.1.settle(end.receipt.partition(), end.receipt.number(), claim);
+                end.receipt.settled();
             }
         }
     }
@@ -366,7 +418,7 @@ mod tests {
 
         fn desk(&self, letters: &Path, fails: u32) -> Desk<'_> {
             let disk = Disk { fails, kept: Vec::new(), saved: self.saved.clone() };
-            let letters = LetterFile::new(Real, letters.to_path_buf());
+            let letters = Box::new(LetterFile::new(letters.to_path_buf(), 1 << 20));
             Desk { letters, positions: Some(Box::new(disk)), shared: &self.shared, phases: &self.phases }
         }
 
@@ -375,7 +427,7 @@ mod tests {
             let identity = Identity { device: 1, inode: u64::from(partition), head: Print::head(b"") };
             let file = Arc::new(FileKey { path: "/a".into(), identity, number: 0 });
             self.shared.lock().1.open(partition, number, number * 10..number * 10 + 10);
-            Receipt::with_claim(partition, number, None, Some((file, mark)))
+            Receipt::tied(partition, number, None, Some((file, mark)), None)
         }
 
         fn offsets(&self) -> Vec<u64> {
@@ -393,6 +445,7 @@ mod tests {
             detail: String::new(),
             event: None,
             raw: Vec::new(),
+            is_cut: false,
             id: None,
             index: None,
             action: None,
@@ -401,6 +454,10 @@ mod tests {
             attempts: 0,
             source: String::new(),
             offset: 0,
+            input: 0,
+            head: None,
+            inode: None,
+            again: None,
         }
     }
 

@@ -63,11 +63,13 @@ pub struct Source {
     pub head: Arc<[u8]>,
     /// Device and inode of a file.
     pub inode: Option<(u64, u64)>,
+    /// Which block it is of those that are sent again; none where it was read.
+    pub again: Option<usize>,
 }
 
 impl Default for Source {
     fn default() -> Source {
-        Source { name: "".into(), head: Arc::default(), inode: None }
+        Source { name: "".into(), head: Arc::default(), inode: None, again: None }
     }
 }
 
@@ -123,6 +125,8 @@ pub struct Batch {
     now: Time,
     /// What filters write into before it becomes a value; kept so that it need not be made for each event.
     draft: Vec<u8>,
+    /// A record holds several events.
+    has_parts: bool,
 }
 
 impl Batch {
@@ -136,6 +140,20 @@ impl Batch {
         (self.bytes, self.source) = (bytes, source);
         self.events.clear();
         self.nodes.clear();
+        self.has_parts = false;
+    }
+
+    /// Gives up the events, and gives back the first `len` bytes as they came: what was written stands behind them.
+    pub fn take_bytes(&mut self, len: usize) -> Buffer {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.truncate(len);
+        self.refill(Buffer::default(), Arc::default());
+        bytes
+    }
+
+    /// Whether a record holds several events.
+    pub fn has_parts(&self) -> bool {
+        self.has_parts
     }
 
     pub fn len(&self) -> usize {
@@ -214,6 +232,7 @@ impl Batch {
     pub fn set_last_part(&mut self, part: Part) {
         if let Some(event) = self.events.last_mut() {
             event.part = Some(part);
+            self.has_parts = true;
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Block {
     pub too_long: Option<TooLong>,
     /// The end of the last whole line in it; none if there is none.
     pub mark: Option<Mark>,
+    /// Where the records stand and where they came from, if they are not the lines of one piece of the source.
+    pub records: Option<Vec<Record>>,
 }
 
 /// How long a line is that is too long.
@@ -44,6 +46,22 @@ pub struct TooLong {
     pub bytes: u64,
     /// With its end: how far the source was read.
     pub covered: u64,
+}
+
+impl Block {
+    /// The same place, without the bytes.
+    pub fn place(&self) -> Block {
+        let Block { offset, too_long, mark, .. } = *self;
+        Block { bytes: Buffer::default(), offset, too_long, mark, records: self.records.clone() }
+    }
+
+    /// Its records.
+    pub fn cut(&self, records: &mut Vec<Record>) {
+        match &self.records {
+            Some(known) => records.extend_from_slice(known),
+            None => cut_lines(&self.bytes, self.offset, records),
+        }
+    }
 }
 
 /// Cuts whole lines out of `bytes`, which begin at `offset` of their source. A line ends with LF or CR LF; neither

@@ -2,6 +2,10 @@
 //! claim on the block gives it back.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often who waits looks whether it is given up.
+const WATCH: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Budget {
@@ -22,18 +26,22 @@ impl Budget {
         Arc::new(Budget { free: Mutex::new(bytes_max), freed: Condvar::new(), bytes_max })
     }
 
-    /// Waits until `bytes` are free. A single block that is larger than the whole budget gets all of it.
-    pub fn take(self: &Arc<Budget>, bytes: usize) -> Permit {
+    /// Waits until `bytes` are free; none if it is given up before. A single block that is larger than the whole
+    /// budget gets all of it.
+    pub fn take_unless(self: &Arc<Budget>, bytes: usize, is_given_up: &dyn Fn() -> bool) -> Option<Permit> {
         let mut free = self.lock();
         loop {
             if let Some(permit) = self.take_of(&mut free, bytes) {
-                return permit;
+                return Some(permit);
             }
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+            if is_given_up() {
+                return None;
+            }
+            free = self.freed.wait_timeout(free, WATCH).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// As [`Budget::take`], if it can be done without waiting.
+    /// As [`Budget::take_unless`], if it can be done without waiting.
     pub fn try_take(self: &Arc<Budget>, bytes: usize) -> Option<Permit> {
         self.take_of(&mut self.lock(), bytes)
     }

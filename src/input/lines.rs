@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -17,6 +17,8 @@ use crate::pool::{Buffer, Pool};
 const LINGER: Duration = Duration::from_millis(20);
 /// How often a source that is quiet is asked whether the program goes down.
 const WATCH: Duration = Duration::from_millis(200);
+/// How long the rest of a line that was begun is waited for at a stop.
+const REST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is read: something that can be waited for, or a stream (a decompressor over a file).
 pub enum Bytes<'a> {
@@ -43,6 +45,38 @@ pub struct Start {
 /// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
 pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
 
+/// What was read of a source and not handed over: the beginning of a line, as a rule. Reading goes on with it.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    bytes: Vec<u8>,
+    /// Where the bytes begin in the source.
+    offset: u64,
+    head: Vec<u8>,
+    skipped: Option<Skipped>,
+}
+
+impl Rest {
+    /// Nothing was read that is not handed over.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// As the last block of its source; none if there is nothing.
+    pub fn into_block(self) -> Option<Block> {
+        let too_long = self.skipped.map(|skipped| {
+            let bytes = self.bytes.len() as u64 + skipped.bytes;
+            TooLong { bytes: bytes - u64::from(skipped.ends_with_cr), covered: bytes }
+        });
+        let is_empty = self.bytes.is_empty();
+        let block = Block { bytes: self.bytes.into(), offset: self.offset, too_long, mark: None, records: None };
+        (!is_empty).then_some(block)
+    }
+}
+
 /// Reads `bytes`, which stand at `start`, to the end, or until `running` says no or nobody takes blocks any more.
 pub fn read(
     bytes: &mut Bytes<'_>,
@@ -52,24 +86,27 @@ pub fn read(
     running: &dyn Fn() -> bool,
     take: &mut Take<'_>,
 ) -> io::Result<()> {
-    let mut state = State::new(start, limits, pool, take);
-    while running() {
-        let pending = state.has_lines();
-        let filled = bytes.fill(&mut state.cutter.buffer, limits.batch_bytes, pending);
-        state.note_head();
-        if filled.is_err() {
-            // whole lines before a break, such as the end of a gzip cut short, are as good as any
-            state.hand_over_lines(false);
-        }
-        let filled = filled?;
-        let done = matches!(filled, Filled::End);
-        let full = state.cutter.buffer.len() >= limits.batch_bytes;
-        let ripe = done || full || matches!(filled, Filled::Quiet);
-        if ripe && !state.hand_over_lines(done) || done {
-            return Ok(());
-        }
+    State::new(start, limits, pool, take).read(bytes, running)
+}
+
+/// As [`read`], for a source that cannot be read again: begins with what an earlier reading left, and at a stop
+/// hands over every whole line, waits a moment for the end of one that was begun, and gives back what is left.
+pub fn read_on(
+    bytes: &mut Bytes<'_>,
+    limits: Limits,
+    pool: &Pool,
+    running: &dyn Fn() -> bool,
+    take: &mut Take<'_>,
+    rest: Rest,
+) -> (io::Result<()>, Rest) {
+    let mut state = State::new(Start::default(), limits, pool, take);
+    state.go_on(rest);
+    let mut ending = state.read(bytes, running);
+    if ending.is_ok() && !running() {
+        ending = state.end_line(bytes);
     }
-    Ok(())
+    let rest = state.into_rest();
+    (ending, rest)
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,6 +147,18 @@ impl Cutter {
     /// What stands before the place where the last block ends; not within a line that is too long.
     pub fn tail(&self) -> Tail {
         self.tail
+    }
+
+    /// Goes on with what was cut off and left.
+    fn go_on(&mut self, rest: Rest) {
+        self.buffer.extend_from_slice(&rest.bytes);
+        (self.offset, self.skipped) = (rest.offset, rest.skipped);
+        let kept = self.kept_bytes();
+        if let Some(skipped) = &mut self.skipped {
+            // another limit than before: what is kept is as long as it is now, the line as long as it was
+            skipped.bytes = (skipped.bytes + rest.bytes.len() as u64).saturating_sub(kept as u64);
+            self.buffer.resize(kept, b' ');
+        }
     }
 
     /// The place where the last block ends.
@@ -195,7 +244,7 @@ impl Cutter {
             self.tail.push(&self.buffer[whole..]);
         }
         let bytes = std::mem::replace(&mut self.buffer, next);
-        let block = Block { bytes, offset: self.offset, too_long, mark };
+        let block = Block { bytes, offset: self.offset, too_long, mark, records: None };
         self.offset += cut as u64;
         self.searched = 0;
         block
@@ -212,6 +261,67 @@ impl<'a, 'b> State<'a, 'b> {
     fn new(start: Start, limits: Limits, pool: &Pool, take: &'a mut Take<'b>) -> State<'a, 'b> {
         let Start { offset, head, tail } = start;
         State { cutter: Cutter::new(limits, pool, offset, tail), take, head }
+    }
+
+    fn go_on(&mut self, mut rest: Rest) {
+        self.head = std::mem::take(&mut rest.head);
+        self.cutter.go_on(rest);
+    }
+
+    /// What is not handed over.
+    fn into_rest(mut self) -> Rest {
+        let Cutter { buffer, offset, skipped, .. } = &mut self.cutter;
+        Rest { bytes: std::mem::take(&mut **buffer), offset: *offset, head: self.head, skipped: *skipped }
+    }
+
+    fn read(&mut self, bytes: &mut Bytes<'_>, running: &dyn Fn() -> bool) -> io::Result<()> {
+        while running() {
+            let pending = self.has_lines();
+            let filled = bytes.fill(&mut self.cutter.buffer, self.cutter.limits.batch_bytes, pending);
+            self.note_head();
+            if filled.is_err() {
+                // whole lines before a break, such as the end of a gzip cut short, are as good as any
+                self.hand_over_lines(false);
+            }
+            let filled = filled?;
+            let done = matches!(filled, Filled::End);
+            let full = self.cutter.buffer.len() >= self.cutter.limits.batch_bytes;
+            let ripe = done || full || matches!(filled, Filled::Quiet);
+            if ripe && !self.hand_over_lines(done) || done {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the whole lines, with the one that was begun if its end comes. Reads no byte behind that.
+    fn end_line(&mut self, bytes: &mut Bytes<'_>) -> io::Result<()> {
+        let mut end = false;
+        if let Bytes::Descriptor(descriptor) = bytes {
+            let limit = Instant::now() + REST_WAIT;
+            while !self.cutter.buffer.is_empty()
+                && self.cutter.buffer.last() != Some(&b'\n')
+                && self.cutter.buffer.len() <= self.cutter.limits.line_bytes_max
+                && Instant::now() < limit
+            {
+                let mut byte = [0];
+                if !ready(descriptor.as_fd(), LINGER)? {
+                    continue;
+                }
+                match rustix::io::read(*descriptor, &mut byte) {
+                    Ok(0) => {
+                        end = true;
+                        break;
+                    }
+                    Ok(_) => self.cutter.buffer.push(byte[0]),
+                    Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        self.note_head();
+        self.hand_over_lines(end);
+        Ok(())
     }
 
     fn has_lines(&self) -> bool {

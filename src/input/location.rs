@@ -23,9 +23,14 @@ impl Location {
         Location { metadata: metadata.then_some(names), fields: fields.then_some(log) }
     }
 
+    /// Whether it sets any.
+    pub fn is_wanted(&self) -> bool {
+        self.metadata.is_some() || self.fields.is_some()
+    }
+
     /// Sets the fields of all events that are alive, where their source is a file.
     pub fn apply(&self, batch: &mut Batch) {
-        if self.metadata.is_none() && self.fields.is_none() {
+        if !self.is_wanted() {
             return;
         }
         let Some((device, inode)) = batch.source().inode else { return };
@@ -60,7 +65,7 @@ mod tests {
 
     fn check(inode: Option<(u64, u64)>, location: &Location, want: &str, metadata: &str) {
         let text = "xx";
-        let source = Source { name: "/a \"b\"".into(), head: Arc::default(), inode };
+        let source = Source { name: "/a \"b\"".into(), inode, ..Source::default() };
         let mut batch = Batch::new(text.as_bytes().to_vec(), Arc::new(source));
         batch.push(Span::new(0, 2), 7).set(&FieldRef::top("m"), New::Int(1));
         location.apply(&mut batch);

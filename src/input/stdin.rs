@@ -1,4 +1,5 @@
-//! `type = "stdin"`: reads standard input until it is closed.
+//! `type = "stdin"`: reads standard input until it is closed. It cannot be read again, so what is not settled when
+//! the run ends is kept for the next one.
 //!
 //! ```toml
 //! [[input]]
@@ -8,12 +9,23 @@
 
 use std::os::fd::AsFd;
 
-use super::Intake;
-use super::lines::Bytes;
+use std::sync::Arc;
 
-pub fn run(intake: &Intake) -> anyhow::Result<()> {
+use super::Intake;
+use super::lines::{Bytes, Rest};
+use crate::batch::Source;
+
+const NAME: &str = "stdin";
+
+/// What the rest of it is the rest of.
+pub fn source(rest: &Rest) -> Arc<Source> {
+    Arc::new(Source { name: NAME.into(), head: rest.head().into(), ..Source::default() })
+}
+
+/// `rest` is what was read of it and not handed over, by the pipeline that this one replaces.
+pub fn run(intake: &Intake, rest: Rest) -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     intake
-        .read(&mut Bytes::Descriptor(stdin.as_fd()), "stdin")
+        .read_once(&mut Bytes::Descriptor(stdin.as_fd()), NAME, rest)
         .map_err(|error| anyhow::Error::from(error).context("cannot read standard input"))
 }

@@ -195,6 +195,24 @@ impl Slots {
         let (slot, parcel) = oneshot::channel();
         self.0.blocking_send(parcel).ok().map(|()| slot)
     }
+
+    /// As [`Slots::take`]; none too once what is left is to be left.
+    pub fn take_unless(&self, phases: &Phases) -> Option<Slot> {
+        let (slot, parcel) = oneshot::channel();
+        let mut phases = phases.clone();
+        block_on(async {
+            tokio::select! {
+                biased;
+                sent = self.0.send(parcel) => sent.ok().map(|()| slot),
+                () = abandoned(&mut phases) => None,
+            }
+        })
+    }
+
+    /// The output has ended.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
 }
 
 impl Parcels {
@@ -235,15 +253,44 @@ pub enum Phase {
 
 pub type Phases = watch::Receiver<Phase>;
 
+/// Ends when what is left is to be left unsettled.
+pub async fn abandoned(phases: &mut Phases) {
+    if phases.wait_for(|phase| *phase >= Phase::Abandon).await.is_err() {
+        // nobody is there to say so any more
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits on this thread for something that needs no runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let mut future = std::pin::pin!(future);
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        std::thread::park();
+    }
+}
+
 /// Where events end. One instance runs on one thread of its own.
 pub trait Output: Send {
     /// What the workers are to pack.
     fn form(&self) -> Form;
 
     /// The positions that this output saves itself, in one transaction with what they cover; with `from_start` they
-    /// are forgotten. None if it saves none: then the state folder holds them.
-    fn positions(&mut self, from_start: bool) -> anyhow::Result<Option<Vec<Position>>> {
-        let _ = from_start;
+    /// are forgotten. None if it saves none: then the state folder holds them. Trouble that may pass is waited out.
+    fn positions(&mut self, from_start: bool, phases: &Phases) -> anyhow::Result<Option<Vec<Position>>> {
+        let _ = (from_start, phases);
         Ok(None)
     }
 

@@ -190,6 +190,7 @@ fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
         detail: "sqlite keeps names that begin with sqlite_ for itself".to_string(),
         event: Some(parcel.source(item).to_vec()),
         raw: Vec::new(),
+        is_cut: false,
         id: Some(text(parcel.head(item)).into_owned()),
         index: Some(parcel.indices[item.index as usize].to_string()),
         action: Some(action.as_str()),
@@ -198,6 +199,10 @@ fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
         attempts: 1,
         source: parcel.source.to_string(),
         offset: item.offset,
+        input: 0,
+        head: None,
+        inode: None,
+        again: None,
     }
 }
 
@@ -232,7 +237,14 @@ impl Output for Sqlite {
         Form::Rows
     }
 
-    fn positions(&mut self, from_start: bool) -> anyhow::Result<Option<Vec<Position>>> {
+    fn positions(&mut self, from_start: bool, phases: &Phases) -> anyhow::Result<Option<Vec<Position>>> {
+        // a disk that is full, or another process, can keep the database from being read too
+        let looked = self.patiently(phases, |sqlite| match positions::has_table(&sqlite.connection) {
+            Err(error) if passing(&error) => Err(error),
+            // what will not pass is told below, in its own words
+            _ => Ok(()),
+        });
+        looked?.context("stopped before the database could be read")?;
         let failed = || format!("cannot forget positions in {}", self.config.path.display());
         if from_start {
             positions::forget_all(&self.connection, &self.pipeline).with_context(failed)?;

@@ -14,11 +14,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 
 use super::{Form, Output, Parcels, Phase, Phases};
 use crate::ack::{Acks, Tally};
+use crate::disk::line_begin;
+
+/// How long to wait before a disk that is full is tried again.
+const RETRY_WAIT: Duration = Duration::from_millis(500);
 
 pub struct Stream {
     form: Form,
@@ -48,19 +53,75 @@ impl Stream {
         Ok(Stream { form, name, to: Target::File(file) })
     }
 
-    fn write(&mut self, body: &[u8]) -> io::Result<()> {
-        match &mut self.to {
-            Target::Stdout(out) => out.write_all(body).and_then(|()| out.flush()),
-            Target::File(file) => {
-                file.write_all(body)?;
-                match file.sync_data() {
-                    // a pipe or a device keeps nothing
-                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-                    other => other,
+    /// Writes all of it, or nothing where that can be undone. A disk that is full is waited for, said once; false
+    /// if it was given up.
+    fn deliver(&mut self, body: &[u8], phases: &Phases) -> io::Result<bool> {
+        let mut is_troubled = false;
+        let mut written = 0;
+        loop {
+            match self.to.write(body, &mut written) {
+                Ok(()) => {
+                    if is_troubled {
+                        tracing::warn!(to = %self.name, "there is room again");
+                    }
+                    return Ok(true);
                 }
+                Err(error) if is_full(&error) => {
+                    if !std::mem::replace(&mut is_troubled, true) {
+                        tracing::error!(to = %self.name, %error, "there is no room: waiting for it, nothing more is taken in");
+                    }
+                    if *phases.borrow() == Phase::Abandon {
+                        return Ok(false);
+                    }
+                    std::thread::sleep(RETRY_WAIT);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
+}
+
+/// What room on a disk mends.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+impl Target {
+    /// Goes on behind what was `written` before.
+    fn write(&mut self, body: &[u8], written: &mut usize) -> io::Result<()> {
+        match self {
+            Target::Stdout(out) => {
+                // standard output buffers lines, and would forget how much of them it could write
+                let mut out = out.lock();
+                write_on(&mut rustix::fd::AsFd::as_fd(&out), body, written)?;
+                out.flush()
+            }
+            Target::File(file) => {
+                let meta = file.metadata()?;
+                if !meta.is_file() {
+                    return write_on(&mut rustix::fd::AsFd::as_fd(file), body, written);
+                }
+                let done = file.write_all(body).and_then(|()| file.sync_data());
+                if done.is_err() {
+                    // no half of it may stay before it is written again
+                    file.set_len(meta.len())?;
+                }
+                done
+            }
+        }
+    }
+}
+
+fn write_on(to: &mut std::os::fd::BorrowedFd<'_>, body: &[u8], written: &mut usize) -> io::Result<()> {
+    while *written < body.len() {
+        match rustix::io::write(*to, &body[*written..]) {
+            Ok(count) => *written += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// A run that was killed may have left half a line, or an action without its source: what stands there was never
@@ -83,21 +144,6 @@ fn cut_torn(file: &File, form: Form) -> io::Result<()> {
     if whole < meta.len() { file.set_len(whole) } else { Ok(()) }
 }
 
-/// Where the line that `end` stands in begins.
-fn line_begin(file: &File, end: u64) -> io::Result<u64> {
-    let (mut at, mut piece) = (end, [0; 4096]);
-    while at > 0 {
-        let from = at.saturating_sub(piece.len() as u64);
-        let piece = &mut piece[..(at - from) as usize];
-        file.read_exact_at(piece, from)?;
-        if let Some(found) = memchr::memrchr(b'\n', piece) {
-            return Ok(from + found as u64 + 1);
-        }
-        at = from;
-    }
-    Ok(0)
-}
-
 impl Output for Stream {
     fn form(&self) -> Form {
         self.form
@@ -108,7 +154,9 @@ impl Output for Stream {
             if *phases.borrow() == Phase::Abandon {
                 return Ok(());
             }
-            self.write(&parcel.body).with_context(|| format!("cannot write to {}", self.name))?;
+            if !self.deliver(&parcel.body, &phases).with_context(|| format!("cannot write to {}", self.name))? {
+                return Ok(());
+            }
             let created = parcel.items.len() as u64;
             let bytes_out = parcel.body.len() as u64;
             acks.settle(&parcel.receipt, Tally { created, requests: 1, bytes_out, ..Tally::default() }, Vec::new());

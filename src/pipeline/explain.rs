@@ -21,7 +21,7 @@ pub fn run(pipeline: &Pipeline, input: usize, metadata: bool, out: &mut dyn Writ
     let mut failed = Ok(());
     let stdin = io::stdin();
     let mut take = |block, head: &[u8]| {
-        let source = Arc::new(Source { name: "stdin".into(), head: head.into(), inode: None });
+        let source = Arc::new(Source { name: "stdin".into(), head: head.into(), ..Source::default() });
         pipeline.transform(input, block, source, &mut records, &mut batch);
         failed = explain(pipeline, &mut packer, &batch, metadata, out);
         failed.is_ok()

@@ -6,10 +6,12 @@ pub mod pack;
 pub mod positions;
 pub mod progress;
 pub mod read;
+pub mod replay;
 pub mod run;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::batch::{Batch, Source};
 use crate::codec::{self, Block, Codec, Record};
@@ -30,6 +32,8 @@ pub struct Pipeline {
     pub route: Route,
     /// An id says less than the whole event, so an older version must never overwrite a newer one.
     pub ordered: bool,
+    /// Ids are made of the record's place in its source too.
+    pub by_place: bool,
     /// What breaks the promise of no duplicates is refused.
     pub strict: bool,
     /// The index names, with `*` for what differs.
@@ -40,6 +44,10 @@ pub struct Pipeline {
     pub state: PathBuf,
     /// Saved positions are not looked at, and then replaced.
     pub from_start: bool,
+    /// The file of dead letters never grows beyond this.
+    pub letters_bytes_max: u64,
+    /// Where a stop keeps what cannot be read again.
+    pub spool: PathBuf,
     pub tuning: Tuning,
     /// The clock stands still at this time.
     pub now: Option<Time>,
@@ -63,6 +71,8 @@ pub struct Tuning {
     pub workers: usize,
     pub batch_bytes: usize,
     pub bytes_in_flight_max: usize,
+    /// How long a stop goes on delivering what was read.
+    pub drain_max: Duration,
 }
 
 impl Pipeline {
@@ -96,7 +106,7 @@ impl Pipeline {
 
     fn decode(&self, input: &Input, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
         records.clear();
-        codec::cut_lines(&block.bytes, block.offset, records);
+        block.cut(records);
         batch.refill(block.bytes, source);
         if let (Some(line), [record]) = (block.too_long, records.as_slice()) {
             let length = line.bytes - u64::from(record.span.start);

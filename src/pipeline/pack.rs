@@ -156,6 +156,8 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         event: json,
         // a record of several events is not kept with each of them
         raw: if event.part().is_some() { Vec::new() } else { event.raw().to_vec() },
+        // what the engine finds too large is whole
+        is_cut: death.reason == Reason::TooLarge,
         id,
         index,
         action: None,
@@ -164,5 +166,9 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         attempts: 0,
         source: event.source().name.to_string(),
         offset: event.offset(),
+        input: 0,
+        head: None,
+        inode: None,
+        again: None,
     }
 }

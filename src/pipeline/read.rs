@@ -25,6 +25,8 @@ pub struct Options {
     pub now: Option<Time>,
     pub state: Option<PathBuf>,
     pub from_start: bool,
+    /// It replaces a pipeline that runs, and goes on where that came to.
+    pub again: bool,
     /// Only looks at events: the input's way of reading does not matter.
     pub explain: bool,
 }
@@ -80,8 +82,8 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
     let out = root.table_or_empty("output");
     let output = output::Config::read(&out);
     out.finish();
-    let letters = lone_path(root, "dead_letter");
-    let state = lone_path(root, "state");
+    let (letters, letters_bytes_max) = dead_letter(root.table_or_empty("dead_letter"));
+    let state = state_path(root.table_or_empty("state"));
     let tuning = tuning(root.table_or_empty("tuning"));
     if let Some(choice) = &choice {
         refuse_unstrict(&id, choice, strict);
@@ -109,12 +111,15 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
         ids,
         route: Route::new(name.clone(), bad_name),
         ordered,
+        by_place: keep,
         strict,
         index_pattern: crate::index::pattern(&name),
         output,
         letters,
+        letters_bytes_max,
+        spool: state.join("spool").join(stem(path)),
         state,
-        from_start: options.from_start,
+        from_start: options.from_start && !options.again,
         tuning,
         now: options.now,
     };
@@ -168,7 +173,9 @@ fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
             }
         }
     }
-    let follow = follow(t);
+    let mut follow = follow(t);
+    // a file that appeared meanwhile is new
+    follow.from_end &= !options.again;
     let paths = paths?;
     if paths.is_empty() {
         t.fail_at("paths", "no path is given", ());
@@ -245,12 +252,17 @@ fn stamp(t: Section<'_>) -> Stamp {
     Stamp { missing, past_secs: past.map(secs), future_secs: Some(secs(future)) }
 }
 
-/// A section of which `path` is the only key.
-fn lone_path(root: &Section<'_>, section: &'static str) -> Option<PathBuf> {
-    let t = root.table_or_empty(section);
+fn state_path(t: Section<'_>) -> Option<PathBuf> {
     let path = t.path("path").optional();
     t.finish();
     path
+}
+
+fn dead_letter(t: Section<'_>) -> (Option<PathBuf>, u64) {
+    let path = t.path("path").optional();
+    let bytes_max = t.bytes("bytes_max", 4096..=1 << 50).or(1 << 30);
+    t.finish();
+    (path, bytes_max)
 }
 
 fn tuning(t: Section<'_>) -> Tuning {
@@ -259,6 +271,7 @@ fn tuning(t: Section<'_>) -> Tuning {
         workers: t.integer("workers", 1..=256).or(cores),
         batch_bytes: t.bytes("batch_bytes", 4096..=64 << 20).or(1 << 20) as usize,
         bytes_in_flight_max: t.bytes("bytes_in_flight_max", 1 << 20..=1 << 36).or(64 << 20) as usize,
+        drain_max: t.duration("drain_max", Duration::ZERO..=Duration::from_secs(86_400)).or(Duration::from_secs(30)),
     };
     t.finish();
     tuning

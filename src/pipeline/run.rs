@@ -13,16 +13,17 @@ use std::thread;
 
 use super::pack::Packer;
 use super::{InputKind, Pipeline};
-use crate::ack::positions::{Save, Store};
-use crate::ack::{Acks, Desk, LetterFile, Shared, Summary, Tally};
+use crate::ack::kept::{Held, Kept};
+use crate::ack::positions::{self, Save, Store};
+use crate::ack::{Acks, Desk, Ledger, LetterFile, Letters, Shared, Summary, Tally};
 use crate::batch::Batch;
 use crate::codec::Record;
-use crate::disk;
 use crate::input::budget::Budget;
 use crate::input::known::Known;
-use crate::input::{Intake, Job, stdin};
+use crate::input::lines::Rest;
+use crate::input::{Given, Intake, Job, spool, stdin};
 use crate::output::{self, Form, Output, Parcel, Phases};
-use crate::pool::{Buffer, Pool};
+use crate::pool::Pool;
 use crate::time::Time;
 
 /// Parcels that may wait for the output or be in the making.
@@ -35,44 +36,91 @@ pub struct Ending {
     pub errors: Vec<anyhow::Error>,
 }
 
+/// One run of a pipeline.
+pub struct Session {
+    pub shared: Arc<Shared>,
+    /// What cannot be read again and is not settled; what is in it after the run is for a spool.
+    pub kept: Arc<Kept>,
+    pub phases: Phases,
+    pub feed: Feed,
+    /// Where dead letters go; none: to the pipeline's file.
+    pub letters: Option<Box<dyn Letters>>,
+}
+
+/// What a run reads.
+pub enum Feed {
+    /// The pipeline's inputs; first what earlier runs kept of standard input, and what the pipeline that this one
+    /// replaces had begun to read of it.
+    Inputs { rest: Rest },
+    /// These blocks alone.
+    Given(Vec<Given>),
+}
+
 /// Runs until every input has ended and all is settled, or until `phases` says otherwise. The caller holds the lock
 /// of the state folder.
 pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending {
-    match begin(pipeline, shared) {
-        Ok((output, known, positions)) => {
-            let letters = LetterFile::new(disk::Real, pipeline.letters.clone());
-            let desk = Desk { letters, positions, shared, phases };
-            carry_out(pipeline, output, Arc::new(known), desk)
+    let (shared, phases, feed) = (shared.clone(), phases.clone(), Feed::Inputs { rest: Rest::default() });
+    run_session(pipeline, Session { shared, kept: Arc::default(), phases, feed, letters: None })
+}
+
+/// As [`run`], with what else there is to say of it. A session that replaces another goes on where that one saved
+/// the positions.
+pub fn run_session(pipeline: &Pipeline, session: Session) -> Ending {
+    // what was not settled comes again, in partitions of its own
+    session.shared.lock().1 = Ledger::default();
+    match begin(pipeline, &session) {
+        Ok(begun) => carry_out(pipeline, begun, session),
+        Err(error) => {
+            if let Feed::Inputs { rest } = session.feed {
+                session.kept.hold_rest(0, stdin::source(&rest), rest);
+            }
+            Ending { summary: Summary::default(), errors: vec![error] }
         }
-        Err(error) => Ending { summary: Summary::default(), errors: vec![error] },
     }
 }
 
-type Begun = (Box<dyn Output>, Known, Option<Box<dyn Save>>);
+struct Begun {
+    output: Box<dyn Output>,
+    known: Arc<Known>,
+    /// Where positions are saved, unless the output does that.
+    positions: Option<Box<dyn Save>>,
+}
 
 /// Opens the output, and finds out how far the files were read.
-fn begin(pipeline: &Pipeline, shared: &Shared) -> anyhow::Result<Begun> {
+fn begin(pipeline: &Pipeline, session: &Session) -> anyhow::Result<Begun> {
     let mut output = pipeline.output.open(pipeline)?;
+    let has_files = pipeline.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
+    if matches!(session.feed, Feed::Given(_)) || !has_files {
+        // what is given has no position, and another process may hold those there are
+        return Ok(Begun { output, known: Arc::default(), positions: None });
+    }
     let from_start = pipeline.from_start;
-    let (known, store) = match output.positions(from_start)? {
+    let (known, store) = match output.positions(from_start, &session.phases)? {
         Some(positions) => (Known::new(positions), None),
         None => {
-            let mut store = if from_start { Store::empty(&pipeline.state) } else { Store::load(&pipeline.state)? };
+            if from_start {
+                positions::remove(&pipeline.state)?;
+            }
+            let mut store = Store::load(&pipeline.state)?;
             store.forget_gone(Time::now().secs);
             (Known::new(store.positions()), Some(Box::new(store) as Box<dyn Save>))
         }
     };
     for input in &pipeline.inputs {
         if let InputKind::File(config) = &input.kind {
-            config.note_moved(&known, shared)?;
+            config.note_moved(&known, &session.shared)?;
         }
     }
-    Ok((output, known, store))
+    Ok(Begun { output, known: Arc::new(known), positions: store })
 }
 
-fn carry_out(pipeline: &Pipeline, output: Box<dyn Output>, known: Arc<Known>, desk: Desk<'_>) -> Ending {
+fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
+    let Begun { output, known, positions } = begun;
+    let Session { shared, kept, phases, feed, letters } = session;
+    let (shared, phases) = (&shared, &phases);
     let form = output.form();
-    let (shared, phases) = (desk.shared, desk.phases);
+    let file = || Box::new(LetterFile::new(pipeline.letters.clone(), pipeline.letters_bytes_max)) as Box<dyn Letters>;
+    let desk = Desk { letters: letters.unwrap_or_else(file), positions, shared, phases };
     let (acks, messages) = Acks::channel();
     let (slots, parcels) = output::queue(SLOTS_MAX);
     let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
@@ -82,21 +130,41 @@ fn carry_out(pipeline: &Pipeline, output: Box<dyn Output>, known: Arc<Known>, de
     let errors = Mutex::new(Vec::new());
     let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     thread::scope(|scope| {
-        let failed = &fail;
-        scope.spawn(move || desk.run(&messages).unwrap_or_else(failed));
+        let fail = &fail;
+        scope.spawn(move || desk.run(&messages).unwrap_or_else(fail));
         let output_acks = acks.clone();
-        scope.spawn(|| output.run(parcels, output_acks, phases.clone()).unwrap_or_else(&fail));
+        scope.spawn(move || output.run(parcels, output_acks, phases.clone()).unwrap_or_else(fail));
         for _ in 0..pipeline.tuning.workers {
             let (taken, acks) = (&taken, acks.clone());
             scope.spawn(move || work(pipeline, form, taken, &acks));
         }
         drop(acks);
-        for input in 0..pipeline.inputs.len() {
-            let (jobs, slots, budget, pool) = (jobs.clone(), slots.clone(), budget.clone(), pool.clone());
-            let (shared, phases, known) = (shared.clone(), phases.clone(), known.clone());
-            let limits = pipeline.limits(input);
-            let intake = Intake { input, limits, pool, jobs, slots, budget, shared, phases, known };
-            scope.spawn(move || take_in(pipeline, &intake).unwrap_or_else(failed));
+        let intake = |input: usize| Intake {
+            input,
+            limits: pipeline.limits(input),
+            pool: pool.clone(),
+            jobs: jobs.clone(),
+            slots: slots.clone(),
+            budget: budget.clone(),
+            shared: shared.clone(),
+            kept: kept.clone(),
+            phases: phases.clone(),
+            known: known.clone(),
+        };
+        match feed {
+            Feed::Inputs { mut rest } => {
+                check_spools(pipeline).unwrap_or_else(fail);
+                for input in 0..pipeline.inputs.len() {
+                    let is_stdin = matches!(pipeline.inputs[input].kind, InputKind::Stdin);
+                    let rest = if is_stdin { std::mem::take(&mut rest) } else { Rest::default() };
+                    let intake = intake(input);
+                    scope.spawn(move || take_in(pipeline, &intake, rest).unwrap_or_else(fail));
+                }
+            }
+            Feed::Given(blocks) => {
+                let intake = intake(0);
+                scope.spawn(move || intake.give(&mut blocks.into_iter().map(Ok)).unwrap_or_else(fail));
+            }
         }
         drop((jobs, slots));
     });
@@ -104,11 +172,36 @@ fn carry_out(pipeline: &Pipeline, output: Box<dyn Output>, known: Arc<Known>, de
     Ending { summary, errors: errors.into_inner().unwrap_or_else(PoisonError::into_inner) }
 }
 
-fn take_in(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
+fn take_in(pipeline: &Pipeline, intake: &Intake, rest: Rest) -> anyhow::Result<()> {
     match &pipeline.inputs[intake.input].kind {
-        InputKind::Stdin => stdin::run(intake),
+        InputKind::Stdin => {
+            if let Err(error) = give_spools(pipeline, intake) {
+                intake.kept.hold_rest(intake.input, stdin::source(&rest), rest);
+                return Err(error);
+            }
+            stdin::run(intake, rest)
+        }
         InputKind::File(config) => config.run(intake),
     }
+}
+
+/// What was kept of standard input must not be forgotten because the pipeline reads something else now.
+fn check_spools(pipeline: &Pipeline) -> anyhow::Result<()> {
+    if pipeline.reads_stdin() || spool::files(&pipeline.spool)?.is_empty() {
+        return Ok(());
+    }
+    let folder = pipeline.spool.display();
+    tracing::error!(%folder, "an earlier run kept records of standard input, which this pipeline does not read");
+    anyhow::bail!("what an earlier run kept of standard input is still in {folder}: this pipeline does not read that")
+}
+
+/// What earlier runs kept of standard input goes before it.
+fn give_spools(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
+    for path in spool::files(&pipeline.spool)? {
+        tracing::info!(path = %path.display(), "what an earlier run kept is sent first");
+        intake.give(&mut spool::Reader::open(&path, intake.input)?)?;
+    }
+    Ok(())
 }
 
 fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: &Acks) {
@@ -136,13 +229,18 @@ impl<'a> Worker<'a> {
     /// From a block to a parcel in its slot; what ends here is told to `acks`.
     pub fn work(&mut self, job: Job, acks: &Acks) {
         let Job { input, block, source, receipt, slot } = job;
-        let name = source.name.clone();
-        let batch = &mut self.batch;
-        self.pipeline.transform(input, block, source, &mut self.records, batch);
+        let (pipeline, batch) = (self.pipeline, &mut self.batch);
+        let (len, as_read) = (block.bytes.len(), block.place());
+        pipeline.transform(input, block, source.clone(), &mut self.records, batch);
         let packed = self.packer.pack(batch);
         receipt.open(batch.len());
         let tally = Tally { events_in: batch.len() as u64, dropped: packed.dropped, ..Tally::default() };
-        batch.refill(Buffer::default(), Arc::default());
+        let name = source.name.clone();
+        let mut held = Held::new(input, source, as_read);
+        (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);
+        held.wants_inode = pipeline.inputs[input].location.is_wanted();
+        held.block.bytes = batch.take_bytes(len);
+        receipt.hold(held);
         acks.finish(&receipt, tally, packed.letters);
         if !packed.items.is_empty() {
             let (body, items, indices) = (packed.body, packed.items, packed.indices);

@@ -153,7 +153,7 @@ fn fates(pipeline: &Pipeline, bytes: &mut Bytes<'_>, limits: Limits, mut taken: 
     let mut out = Vec::new();
     let (mut packer, mut records, mut batch) = (Packer::new(pipeline, Form::Rows), Vec::new(), Batch::default());
     let mut take = |block, head: &[u8]| {
-        let source = Arc::new(Source { name: "stdin".into(), head: head.into(), inode: None });
+        let source = Arc::new(Source { name: "stdin".into(), head: head.into(), ..Source::default() });
         pipeline.transform(0, block, source, &mut records, &mut batch);
         packer.begin(&batch);
         for n in 0..batch.len() {

@@ -98,6 +98,33 @@ fn lines_are_stored_as_they_are_written() {
     assert_eq!(stop(running).count("events_in"), 1);
 }
 
+/// The files are read on where the old pipeline left them, with `--from-start` too.
+#[test]
+fn a_pipeline_file_that_is_read_again_reads_nothing_twice() {
+    for args in [&[][..], &["--from-start"]] {
+        let onceline = follow("20ms").args(args);
+        append(&onceline, "a.log", "1\n");
+        append(&onceline, "b.log", "2\nha");
+        let running = onceline.start(b"");
+        stored(&onceline, &["1", "2"]);
+        let filter = "[[filter]]\ntype = \"mutate\"\nadd_field = { by = \"second\" }\n[time]";
+        onceline.set_pipeline(&PIPELINE.replace("POLL", "20ms").replace("[time]", filter));
+        running.signal(Signal::HUP);
+        let mut want = vec!["1".to_string(), "2".to_string()];
+        let started = Instant::now();
+        while onceline.rows("out.sqlite").iter().all(|row| row.source["by"] != "second") {
+            assert!(started.elapsed() < Duration::from_secs(60), "the second pipeline never comes");
+            want.push(format!("x{:04}", want.len()));
+            append(&onceline, "a.log", &format!("{}\n", want[want.len() - 1]));
+            stored(&onceline, &want.iter().map(String::as_str).collect::<Vec<&str>>());
+        }
+        append(&onceline, "b.log", "lf\n");
+        want.insert(2, "half".to_string());
+        stored(&onceline, &want.iter().map(String::as_str).collect::<Vec<&str>>());
+        assert_eq!(stop(running).count("events_in"), want.len() as u64);
+    }
+}
+
 #[test]
 fn polling_alone_is_enough() {
     let onceline = follow("20ms");

@@ -2,6 +2,7 @@
 
 mod cases;
 mod command_line;
+mod dead_letters;
 mod dirty_bytes;
 mod engines;
 mod following;
@@ -9,6 +10,7 @@ mod pipelines;
 mod positions;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod stopping;
 
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,14 @@
 //! One life of the process: the pipeline's own code from reading to the fates, over the simulated disk and engine.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use onceline::ack::{self, Acks, GROUP_MAX, LetterFile, Message, Saving, Settled, Shared, Summary};
+use onceline::ack::{self, Acks, GROUP_MAX, Message, Saving, Settled, Shared, Summary};
+use onceline::disk::{Disk as _, File as _};
 use onceline::input::budget::Budget;
 use onceline::input::follow::Lanes;
 use onceline::input::follow::machine::{Hint, Machine, Rules};
@@ -195,7 +196,7 @@ impl Life<'_> {
             Limits { batch_bytes: world.scenario.batch_bytes, line_bytes_max: self.pipeline.limits(0).line_bytes_max };
         let (pool, known) = (Pool::default(), self.positions.clone());
         let mut machine = Machine::new(world.logs.clone(), rules(&world.scenario), limits, &pool, known);
-        let mut lanes = Lanes::new(&self.positions);
+        let mut lanes = Lanes::new(&self.positions, 0);
         while *self.phases.borrow() == Phase::Running {
             world.clock.step("look", 0)?;
             let mut drafts = Vec::new();
@@ -260,7 +261,7 @@ impl Life<'_> {
         let Some(slot) = self.wait_for(|| slots.try_take()).await else { return Ok(()) };
         self.world.clock.step("hand over", bytes as u64)?;
         self.note_handed(&draft);
-        let _ = jobs.send(draft.job(0, permit, slot, &self.shared)).await;
+        let _ = jobs.send(draft.job(permit, slot, &self.shared)).await;
         Ok(())
     }
 
@@ -294,7 +295,7 @@ impl Life<'_> {
     /// What is settled: letters, then counts and positions.
     async fn tell(&self, messages: Receiver<Message>, mut saving: Saving) -> Result<(), Crashed> {
         let world = self.world;
-        let mut letters = LetterFile::new(world.disk.clone(), PathBuf::from(LETTERS));
+        let mut letters = LetterFile { disk: world.disk.clone(), file: None };
         let mut quiet = 1;
         loop {
             let is_over = match messages.try_recv() {
@@ -339,9 +340,10 @@ impl Life<'_> {
         Ok(())
     }
 
-    async fn group(&self, group: Vec<Settled>, letters: &mut LetterFile<crate::disk::Disk>) -> Result<(), Crashed> {
+    async fn group(&self, mut group: Vec<Settled>, letters: &mut LetterFile) -> Result<(), Crashed> {
+        ack::complete(&mut group);
         let now = Time::new(1_772_000_000 + self.world.clock.now().as_secs() as i64, 0);
-        while ack::write_letters(&group, letters, now).is_err() {
+        while letters.append(&group, now).is_err() {
             self.world.clock.step("letters wait", 0)?;
             if *self.phases.borrow() == Phase::Abandon {
                 self.shared.count_unsettled(&group);
@@ -353,6 +355,41 @@ impl Life<'_> {
         self.world.clock.step("counted", group.len() as u64)?;
         check::counts(self.world, &self.counts().0);
         Ok(())
+    }
+}
+
+/// The file of dead letters on the simulated disk: as the real one, without its lock and its limit.
+struct LetterFile {
+    disk: crate::disk::Disk,
+    file: Option<<crate::disk::Disk as onceline::disk::Disk>::File>,
+}
+
+impl LetterFile {
+    fn append(&mut self, group: &[Settled], now: Time) -> std::io::Result<()> {
+        let mut out = Vec::new();
+        group.iter().flat_map(|end| &end.letters).for_each(|letter| letter.write(&now.iso(), &mut out));
+        if out.is_empty() {
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let mut file = self.disk.append(Path::new(LETTERS))?;
+                self.disk.sync_folder(Path::new("/state"))?;
+                // half a letter that a crash left
+                let text = file.tail(file.bytes()?)?;
+                let whole = memchr::memrchr(b'\n', &text).map_or(0, |at| at + 1);
+                file.set_len(whole as u64)?;
+                self.file.insert(file)
+            }
+        };
+        let whole = file.bytes()?;
+        let written = file.write_all(&out).and_then(|()| file.sync());
+        if written.is_err() {
+            // no half line may stay before what is written later
+            let _ = file.set_len(whole);
+        }
+        written
     }
 }
 

@@ -59,14 +59,14 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
     let rules = config.rules(files)?;
     let known = intake.known.positions().to_vec();
     let mut watch = Watch::new();
-    let mut lanes = Lanes::new(&known);
+    let mut lanes = Lanes::new(&known, intake.input);
     let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
     let began = Instant::now();
     let mut hints = Vec::new();
     while intake.is_running() {
         let stepped = began.elapsed();
         let next = machine.step(stepped, &hints, &mut |told| {
-            intake.is_running() && lanes.hear(told, &intake.shared, &mut |draft| intake.submit(draft))
+            intake.is_running() && lanes.hear(told, &intake.shared, &mut |draft| intake.submit(draft).is_none())
         });
         watch.follow(machine.folders());
         let wait = next.saturating_sub(began.elapsed()).min(WATCH);
@@ -118,6 +118,8 @@ struct Followed {
 
 /// Makes blocks of what the machine tells, each with its place in the ledger.
 pub struct Lanes {
+    /// Which of the pipeline's inputs it is.
+    input: usize,
     lanes: Vec<Lane>,
     files: HashMap<FileNumber, Followed>,
     /// The last file that had an inode.
@@ -131,10 +133,10 @@ type Submit<'a> = dyn FnMut(Draft) -> bool + 'a;
 
 impl Lanes {
     /// With the places that were saved.
-    pub fn new(known: &[Position]) -> Lanes {
+    pub fn new(known: &[Position], input: usize) -> Lanes {
         let inode = |known: &Position| (known.identity.device, known.identity.inode);
         let saved = known.iter().map(|known| (inode(known), known.clone())).collect();
-        Lanes { lanes: Vec::new(), files: HashMap::new(), by_inode: HashMap::new(), saved }
+        Lanes { input, lanes: Vec::new(), files: HashMap::new(), by_inode: HashMap::new(), saved }
     }
 
     pub fn hear(&mut self, told: Told<'_>, shared: &Shared, submit: &mut Submit<'_>) -> bool {
@@ -223,7 +225,8 @@ impl Lanes {
     /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
     fn claim(&mut self, file: FileNumber, submit: &mut Submit<'_>) -> bool {
         let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
-        self.submit(file, Block { bytes: Buffer::default(), offset, too_long: None, mark: None }, submit)
+        let block = Block { bytes: Buffer::default(), offset, too_long: None, mark: None, records: None };
+        self.submit(file, block, submit)
     }
 
     fn submit(&mut self, file: FileNumber, mut block: Block, submit: &mut Submit<'_>) -> bool {
@@ -233,7 +236,8 @@ impl Lanes {
         lane.number += 1;
         block.mark = Some(followed.mark);
         let (source, file) = (followed.source.clone(), Some(followed.key.clone()));
-        submit(Draft { partition: lane.partition, number, block, source, file })
+        // what nobody takes is read again
+        submit(Draft { partition: lane.partition, number, block, input: self.input, source, file, keep: None })
     }
 }
 
@@ -248,5 +252,5 @@ fn apart(identity: &Identity) -> Option<Identity> {
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
     let inode = Some((identity.device, identity.inode));
-    Source { name: path.to_string_lossy().into(), head: head.into(), inode }
+    Source { name: path.to_string_lossy().into(), head: head.into(), inode, again: None }
 }

@@ -18,7 +18,7 @@ use super::hold::Holds;
 use super::request::{Delay, Loads, Next, Parts, Pending, Reply, Rules, Unit};
 use super::wait::{Backoff, Busy, Trouble, Waits};
 use crate::ack::{Acks, Tally};
-use crate::output::{Parcels, Phase, Phases};
+use crate::output::{Parcels, Phases, abandoned};
 
 /// Only what is needed to tell the fates: other keys of an answer would cost more than the rest of the request.
 const BULK: &str =
@@ -465,13 +465,5 @@ async fn exchange(engine: &impl Exchange, request: &Request) -> Reply {
             None => Reply::Lost { why: "its answer is not one status an item".to_string(), connected: true },
         },
         Ok((status, body)) => Reply::Refused { status, body },
-    }
-}
-
-/// Ends when what is left is to be left unsettled.
-pub async fn abandoned(phases: &mut Phases) {
-    if phases.wait_for(|phase| *phase >= Phase::Abandon).await.is_err() {
-        // nobody is there to say so any more
-        std::future::pending::<()>().await;
     }
 }

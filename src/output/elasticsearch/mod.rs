@@ -45,10 +45,10 @@ pub use client::{Credentials, Exchange, Lost, Renew};
 pub use target::Template;
 
 use crate::ack::Acks;
-use crate::output::{Action, Form, Output, Parcels, Phases};
+use crate::output::{Action, Form, Output, Parcels, Phases, abandoned};
 use crate::pipeline::Pipeline;
 use client::{Access, Client};
-use flow::{Flow, Limits, abandoned};
+use flow::{Flow, Limits};
 use request::Rules;
 use wait::Waits;
 

@@ -420,6 +420,7 @@ fn letter(
         detail,
         event: Some(load.body[item.source_at as usize..item.end as usize - 1].to_vec()),
         raw: Vec::new(),
+        is_cut: false,
         id,
         index: Some(loads.index(unit).to_string()),
         action: Some(rules.action.as_str()),
@@ -428,6 +429,10 @@ fn letter(
         attempts: unit.attempts,
         source: load.source.to_string(),
         offset: item.offset,
+        input: 0,
+        head: None,
+        inode: None,
+        again: None,
     }
 }
 

@@ -88,7 +88,8 @@ pub fn load(connection: &Connection, pipeline: &str, shown: &Path) -> anyhow::Re
     Ok(all)
 }
 
-fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
+/// Whether positions were ever saved.
+pub fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
     let text = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '_onceline_positions'";
     connection.query_row(text, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }

@@ -1,0 +1,198 @@
+//! The records of batches that are not settled: for dead letters, which tell the record as it was read, and for a
+//! stop, which must not lose what cannot be read again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Letter;
+use crate::batch::Source;
+use crate::codec::{Block, Record};
+use crate::input::lines::Rest;
+use crate::input::spool::{self, Written};
+
+/// A larger record of several events is not kept with each of their letters: they would be as large as its square.
+const ARRAY_BYTES_MAX: usize = 16 << 10;
+
+/// The records of one batch. The bytes are moved here once events are made of them, not copied.
+#[derive(Debug)]
+pub struct Held {
+    pub input: usize,
+    pub source: Arc<Source>,
+    pub block: Block,
+    /// A record holds several events, so that one letter does not speak for the record.
+    pub has_parts: bool,
+    /// Ids are made of the source's first bytes.
+    pub wants_head: bool,
+    /// Events tell where they come from.
+    pub wants_inode: bool,
+    /// It is in the spool of an earlier stop already.
+    pub is_in_spool: bool,
+    /// Where records begin that have become dead letters.
+    done: Mutex<Vec<u64>>,
+}
+
+impl Held {
+    pub fn new(input: usize, source: Arc<Source>, block: Block) -> Held {
+        let (has_parts, wants_head, wants_inode, is_in_spool) = (false, false, false, false);
+        Held { input, source, block, has_parts, wants_head, wants_inode, is_in_spool, done: Mutex::default() }
+    }
+
+    pub(super) fn complete(&self, letter: &mut Letter) {
+        letter.input = self.input;
+        letter.head = self.wants_head.then(|| self.source.head.clone());
+        letter.inode = self.source.inode.filter(|_| self.wants_inode);
+        letter.again = self.source.again;
+        if letter.raw.is_empty()
+            && let Some(record) = self.record_at(letter.offset).map(|record| self.bytes(record))
+        {
+            let is_array = self.has_parts && record.trim_ascii_start().starts_with(b"[");
+            if !is_array || record.len() <= ARRAY_BYTES_MAX {
+                letter.raw = record.to_vec();
+            }
+        }
+    }
+
+    fn record_at(&self, offset: u64) -> Option<Record> {
+        match &self.block.records {
+            Some(records) => records.iter().find(|record| record.offset == offset).copied(),
+            None => {
+                let from = usize::try_from(offset.checked_sub(self.block.offset)?).ok()?;
+                let rest = self.block.bytes.get(from..)?;
+                let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                let mut one = Vec::new();
+                crate::codec::cut_lines(&rest[..end], offset, &mut one);
+                one.pop().map(|mut record| {
+                    record.span.start += from as u32;
+                    record
+                })
+            }
+        }
+    }
+
+    fn bytes(&self, record: Record) -> &[u8] {
+        let start = record.span.start as usize;
+        self.block.bytes.get(start..start + record.span.len as usize).unwrap_or_default()
+    }
+
+    /// The records of these letters have their fate, whatever becomes of the batch.
+    pub(super) fn note_letters(&self, letters: &[Letter]) {
+        if !letters.is_empty() && !self.has_parts {
+            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.extend(letters.iter().map(|letter| letter.offset));
+        }
+    }
+
+    /// The pieces of the source that are not settled: where each begins, and its whole lines.
+    pub fn open(&self) -> Vec<(u64, &[u8])> {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if done.is_empty() {
+            return vec![(self.block.offset, self.block.bytes.as_slice())];
+        }
+        if self.block.too_long.is_some() {
+            return Vec::new();
+        }
+        let mut pieces: Vec<(u64, std::ops::Range<usize>)> = Vec::new();
+        let mut from = 0;
+        for line in self.block.bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (offset, range) = (self.block.offset + from as u64, from..from + line.len());
+            from = range.end;
+            if done.contains(&offset) {
+                continue;
+            }
+            match pieces.last_mut() {
+                Some((_, last)) if last.end == range.start => last.end = range.end,
+                _ => pieces.push((offset, range)),
+            }
+        }
+        pieces.into_iter().map(|(offset, range)| (offset, &self.block.bytes[range])).collect()
+    }
+}
+
+/// A spool of an earlier stop that is being sent: removed when nothing of it is open.
+#[derive(Debug)]
+pub struct Spool {
+    pub path: PathBuf,
+    pub open: AtomicU64,
+}
+
+/// Who keeps a batch until it is settled, and the spool it came from.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    pub kept: Arc<Kept>,
+    pub spool: Option<Arc<Spool>>,
+}
+
+impl Keep {
+    pub(super) fn settled(&self, place: Place) {
+        self.kept.lock().blocks.remove(&place);
+        if let Some(spool) = &self.spool
+            && spool.open.fetch_sub(1, Ordering::AcqRel) == 1
+        {
+            spool::remove(&spool.path);
+        }
+    }
+}
+
+/// Partition, and number in it.
+pub type Place = (u32, u64);
+
+/// What was read of sources that cannot be read again, and is not settled.
+#[derive(Debug, Default)]
+pub struct Kept(Mutex<Store>);
+
+#[derive(Debug, Default)]
+struct Store {
+    blocks: BTreeMap<Place, Arc<Held>>,
+    /// What a reader had begun, with its input and source.
+    rests: Vec<(usize, Arc<Source>, Rest)>,
+    /// What became of it at the stop.
+    written: Option<Written>,
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a batch, or a block that nobody took.
+    pub fn hold(&self, place: Place, held: Arc<Held>) {
+        self.lock().blocks.insert(place, held);
+    }
+
+    pub fn hold_rest(&self, input: usize, source: Arc<Source>, rest: Rest) {
+        if !rest.is_empty() {
+            self.lock().rests.push((input, source, rest));
+        }
+    }
+
+    /// What a reader had begun, to go on with.
+    pub fn take_rest(&self) -> Option<Rest> {
+        self.lock().rests.pop().map(|(_, _, rest)| rest)
+    }
+
+    /// What is not settled.
+    pub fn blocks(&self) -> Vec<Arc<Held>> {
+        self.lock().blocks.values().cloned().collect()
+    }
+
+    /// Writes everything that is not settled to a file in `folder`, once, and forgets it. What is sent from the
+    /// spool of an earlier stop stays there. None if there is nothing.
+    pub fn write(&self, folder: &Path) -> io::Result<Option<Written>> {
+        let mut store = self.lock();
+        if store.written.is_some() {
+            return Ok(store.written.clone());
+        }
+        let rests = store.rests.iter().filter_map(|(input, source, rest)| {
+            rest.clone().into_block().map(|block| Arc::new(Held::new(*input, source.clone(), block)))
+        });
+        let held: Vec<Arc<Held>> =
+            store.blocks.values().filter(|held| !held.is_in_spool).cloned().chain(rests).collect();
+        store.written = spool::write(folder, &held)?;
+        store.blocks.clear();
+        store.rests.clear();
+        Ok(store.written.clone())
+    }
+}

@@ -1,0 +1,152 @@
+//! Dead letters as they stand in their file: read one by one, and written back.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+
+use crate::json;
+
+/// What is needed of a letter to count it, to choose it and to send it again.
+#[derive(Debug)]
+pub struct Stored {
+    pub time: String,
+    pub reason: String,
+    pub index: Option<String>,
+    pub attempts: u32,
+    pub source: String,
+    pub offset: u64,
+    pub input: usize,
+    pub head: Arc<[u8]>,
+    pub inode: Option<(u64, u64)>,
+    /// The record as it was read, or the event where that is not kept.
+    pub record: Vec<u8>,
+    /// The record is only the beginning of its line.
+    pub is_cut: bool,
+}
+
+impl Stored {
+    /// None if the line is no letter.
+    pub fn read(line: &[u8]) -> Option<Stored> {
+        let letter: Value = serde_json::from_slice(line).ok()?;
+        let text = |value: &Value| value.as_str().map(str::to_string);
+        let source = &letter["source"];
+        Some(Stored {
+            time: text(&letter["time"])?,
+            reason: text(&letter["reason"])?,
+            index: text(&letter["index"]),
+            attempts: letter["attempts"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            source: text(&source["name"]).unwrap_or_default(),
+            offset: source["offset"].as_u64().unwrap_or(0),
+            input: source["input"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
+            head: BASE64.decode(source["head"].as_str().unwrap_or_default()).ok()?.into(),
+            inode: source["device"].as_u64().zip(source["inode"].as_u64()),
+            record: record(line, &letter)?,
+            is_cut: letter["cut"] == true,
+        })
+    }
+}
+
+fn record(line: &[u8], letter: &Value) -> Option<Vec<u8>> {
+    if let Some(text) = letter["raw_base64"].as_str() {
+        return BASE64.decode(text).ok();
+    }
+    if let Some(text) = letter["raw"].as_str().or(letter["event"].as_str()) {
+        return Some(text.as_bytes().to_vec());
+    }
+    // as it is written: ids may be made of these bytes
+    let (_, event) = json::members(line).find(|(key, _)| *key == b"event")?;
+    (event.first() == Some(&b'{')).then(|| event.to_vec())
+}
+
+/// The lines of a file of letters, as it was when it was opened.
+pub struct Lines {
+    file: io::Take<BufReader<File>>,
+}
+
+impl Lines {
+    pub fn open(path: &Path) -> io::Result<Lines> {
+        let file = File::open(path)?;
+        // nothing half of a letter that is being written
+        flock(&file, FlockOperation::LockShared)?;
+        let bytes = file.metadata()?.len();
+        flock(&file, FlockOperation::Unlock)?;
+        Ok(Lines { file: io::Read::take(BufReader::new(file), bytes) })
+    }
+}
+
+impl Iterator for Lines {
+    type Item = io::Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        match self.file.read_until(b'\n', &mut line) {
+            Ok(0) => None,
+            Ok(_) => Some(Ok(line)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Held by who takes letters out of a file, so that two do not send the same ones.
+#[derive(Debug)]
+pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as long as it is open")] File);
+
+impl Claim {
+    /// None if another process has it.
+    pub fn take(path: &Path) -> io::Result<Option<Claim>> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let mut options = File::options();
+        let file = options.create(true).truncate(false).write(true).mode(0o600).open(PathBuf::from(name))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Claim(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ack::letter::tests::sample;
+
+    #[test]
+    fn the_record_comes_back_as_it_was_read() {
+        for (event, raw) in [
+            (None, b"no \"json\"".as_slice()),
+            (None, b"caf\xe9"),
+            (Some(b"{\"a\": 1.0}".as_slice()), b"{\"a\": 1.0}"),
+            (Some(b"{\"a\":1}"), b"{\"a\": 1.0}"),
+            (Some(b"{\"a\":1}"), b"\xff"),
+        ] {
+            let mut letter = sample();
+            (letter.event, letter.raw) = (event.map(<[u8]>::to_vec), raw.to_vec());
+            (letter.input, letter.head, letter.inode) = (1, Some(b"head".as_slice().into()), Some((3, 5)));
+            let mut line = Vec::new();
+            letter.write("2026-01-01T00:00:00.000Z", &mut line);
+            let got = Stored::read(&line).unwrap();
+            assert_eq!(got.record, raw);
+            assert_eq!((got.input, &*got.head, got.offset, got.attempts), (1, b"head".as_slice(), 7, 2));
+            assert_eq!(got.inode, Some((3, 5)));
+        }
+        assert!(Stored::read(b"{\"half\":").is_none() && Stored::read(b"{}").is_none());
+    }
+
+    #[test]
+    fn one_has_the_claim() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dead.ndjson");
+        let first = Claim::take(&path).unwrap();
+        assert!(first.is_some() && Claim::take(&path).unwrap().is_none());
+        drop(first);
+        assert!(Claim::take(&path).unwrap().is_some());
+    }
+}

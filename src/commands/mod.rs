@@ -1,0 +1,5 @@
+//! Commands that are more than a few lines.
+
+pub mod letters;
+pub mod positions;
+pub mod run;

@@ -1,0 +1,456 @@
+//! `onceline run`: the pipelines, the signals that stop them or have their files read again, and how it ended.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use onceline::ack::kept::Kept;
+use onceline::ack::lock::StateLock;
+use onceline::ack::{Shared, Summary, counted};
+use onceline::input::lines::Rest;
+use onceline::input::spool::Written;
+use onceline::output::{self, Phase, Phases};
+use onceline::pipeline::progress;
+use onceline::pipeline::read::{Options, Plan};
+use onceline::pipeline::run::{Feed, Session, run_session};
+use tokio::sync::watch;
+
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options};
+
+/// How long outputs have to let go once it is given up.
+const LEAVE: Duration = Duration::from_secs(1);
+/// How long to wait before a spool that could not be written is tried again.
+const RETRY_WAIT: Duration = Duration::from_millis(500);
+
+#[derive(Args, Clone)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub pipelines: PipelineArgs,
+    /// Read the files there are to their ends, then stop
+    #[arg(long)]
+    once: bool,
+    /// Read files from their beginnings, whatever was read before
+    #[arg(long)]
+    from_start: bool,
+    /// Show a bar while it runs
+    #[arg(long)]
+    progress: bool,
+    /// Write the counts of the run as one JSON object; - for standard output
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
+    /// Exit with 1 if there is a dead letter
+    #[arg(long)]
+    fail_on_dead_letters: bool,
+    /// On SIGHUP, take a pipeline file with another [id] or [index]: what is read again is stored again
+    #[arg(long)]
+    allow_new_ids: bool,
+}
+
+/// All pipelines of the process.
+struct Crew {
+    args: RunArgs,
+    places: Vec<Place>,
+    /// How often it was told to stop.
+    stops: AtomicU32,
+    /// When outputs were told to leave what they have, to end the process.
+    left_at: Mutex<Option<Instant>>,
+}
+
+/// One pipeline of the process, and those that replace it.
+struct Place {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    now: Mutex<Now>,
+    /// It was ended for good.
+    is_stopping: AtomicBool,
+}
+
+/// What runs in a place.
+struct Now {
+    plan: Arc<Plan>,
+    next: Option<Plan>,
+    phase: watch::Sender<Phase>,
+    phases: Phases,
+    kept: Arc<Kept>,
+    generation: u64,
+}
+
+impl Now {
+    fn new(plan: Plan, generation: u64) -> Now {
+        let (phase, phases) = watch::channel(Phase::Running);
+        Now { plan: Arc::new(plan), next: None, phase, phases, kept: Arc::default(), generation }
+    }
+}
+
+/// How a place ended.
+struct Outcome {
+    summary: Summary,
+    errors: Vec<anyhow::Error>,
+    kept: Option<Written>,
+}
+
+pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
+    let Some(plans) = load(&args.pipelines, &how(args))? else { return Ok(WRONG) };
+    if plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count() > 1 {
+        eprintln!("onceline: standard input can be read by one pipeline only");
+        return Ok(WRONG);
+    }
+    if let Some(place) = shared_place(&plans) {
+        eprintln!("onceline: {place}");
+        return Ok(WRONG);
+    }
+    // held to the end of the process: who replaces a pipeline has the same folder
+    let _locks = lock_states(&plans)?;
+    let shared: Vec<Arc<Shared>> = plans.iter().map(|_| Arc::default()).collect();
+    let bar = args.progress.then(|| progress::start(&plans, &shared));
+    let places = plans.into_iter().zip(shared).map(|((path, plan), shared)| Place {
+        path,
+        shared,
+        now: Mutex::new(Now::new(plan, 0)),
+        is_stopping: AtomicBool::new(false),
+    });
+    let places = places.collect();
+    let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
+    watch_signals(crew.clone())?;
+    let started = Instant::now();
+    let outcomes = crew.work();
+    if let Some(bar) = bar {
+        bar.stop();
+    }
+    if crew.stops.load(Ordering::Relaxed) > 0 {
+        eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
+    }
+    crew.finish(&outcomes, started.elapsed().as_secs_f64())
+}
+
+/// The place where two pipelines would save positions, and what to do about it; none if each has its own.
+fn shared_place(plans: &[(PathBuf, Plan)]) -> Option<String> {
+    let mut places = HashSet::new();
+    let place =
+        plans.iter().filter_map(|(_, plan)| plan.pipeline.saves_in()).find(|place| !places.insert(place.clone()))?;
+    Some(format!("two pipelines would save positions in {place}: give each a file name or a `[state] path` of its own"))
+}
+
+/// Takes the state folders of all pipelines, each once.
+fn lock_states(plans: &[(PathBuf, Plan)]) -> anyhow::Result<Vec<StateLock>> {
+    let states = plans.iter().map(|(_, plan)| std::path::absolute(&plan.pipeline.state));
+    let states = states.collect::<Result<BTreeSet<_>, _>>().context("cannot find the state folder")?;
+    states.iter().map(|state| StateLock::take(state)).collect()
+}
+
+fn how(args: &RunArgs) -> Options {
+    Options { once: args.once, from_start: args.from_start, ..options(&args.pipelines) }
+}
+
+impl Crew {
+    /// Runs every place to its end, or leaves those that do not end although they must.
+    fn work(self: &Arc<Crew>) -> Vec<Outcome> {
+        let (send, ended) = mpsc::channel();
+        for number in 0..self.places.len() {
+            let (crew, send) = (self.clone(), send.clone());
+            std::thread::spawn(move || {
+                // nobody hears it if the process ends without this place
+                let _ = send.send((number, crew.places[number].live(&crew)));
+            });
+        }
+        drop(send);
+        let mut outcomes: Vec<Option<Outcome>> = self.places.iter().map(|_| None).collect();
+        while outcomes.iter().any(Option::is_none) && !self.is_overdue() {
+            match ended.recv_timeout(Duration::from_millis(50)) {
+                Ok((number, outcome)) => outcomes[number] = Some(outcome),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let places = self.places.iter().zip(outcomes);
+        places.map(|(place, outcome)| outcome.unwrap_or_else(|| place.leave(self))).collect()
+    }
+
+    fn is_overdue(&self) -> bool {
+        lock(&self.left_at).is_some_and(|at| at.elapsed() >= LEAVE)
+    }
+
+    fn is_hurried(&self) -> bool {
+        self.stops.load(Ordering::Relaxed) >= 2
+    }
+
+    /// The first time: end the reading and deliver what was read, for a time. The second: leave the rest.
+    fn stop(self: &Arc<Crew>) {
+        if self.stops.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!("going down: delivering what was read, a second signal leaves it");
+            for number in 0..self.places.len() {
+                self.places[number].is_stopping.store(true, Ordering::Relaxed);
+                self.drain(number);
+            }
+            return;
+        }
+        lock(&self.left_at).get_or_insert_with(Instant::now);
+        for place in &self.places {
+            lock(&place.now).phase.send_replace(Phase::Abandon);
+        }
+    }
+
+    /// Ends the reading, and after `drain_max` the delivering.
+    fn drain(self: &Arc<Crew>, number: usize) {
+        let now = lock(&self.places[number].now);
+        now.phase.send_if_modified(|phase| std::mem::replace(phase, Phase::Draining.max(*phase)) == Phase::Running);
+        let (crew, generation, wait) = (self.clone(), now.generation, now.plan.pipeline.tuning.drain_max);
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let place = &crew.places[number];
+            let now = lock(&place.now);
+            if now.generation == generation {
+                now.phase.send_replace(Phase::Abandon);
+                if place.is_stopping.load(Ordering::Relaxed) {
+                    lock(&crew.left_at).get_or_insert_with(Instant::now);
+                }
+            }
+        });
+    }
+
+    /// Reads the pipeline files again: all of them replace those that run, or none does.
+    fn reload(self: &Arc<Crew>) {
+        if self.stops.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let plans = match load(&self.args.pipelines, &Options { again: true, ..how(&self.args) }) {
+            Ok(Some(plans)) => plans,
+            Ok(None) => {
+                eprintln!("onceline: the pipelines go on as they were");
+                return;
+            }
+            Err(error) => {
+                eprintln!("onceline: {error:#}; the pipelines go on as they were");
+                return;
+            }
+        };
+        let place = shared_place(&plans);
+        let mut is_good = place.is_none();
+        place.iter().for_each(|place| eprintln!("onceline: {place}"));
+        for (place, (path, plan)) in self.places.iter().zip(&plans) {
+            for why in place.refusals(plan, self.args.allow_new_ids) {
+                eprintln!("onceline: {}: {why}", path.display());
+                is_good = false;
+            }
+        }
+        if !is_good {
+            eprintln!("onceline: the pipelines go on as they were");
+            return;
+        }
+        for (number, (path, plan)) in plans.into_iter().enumerate() {
+            eprintln!("onceline: {}: read again, replaces what runs", path.display());
+            lock(&self.places[number].now).next = Some(plan);
+            self.drain(number);
+        }
+    }
+}
+
+impl Place {
+    /// Runs what is in this place, and what replaces it, to the end.
+    fn live(&self, crew: &Crew) -> Outcome {
+        let mut rest = Rest::default();
+        loop {
+            let (plan, phases, kept) = self.now();
+            let feed = Feed::Inputs { rest };
+            let (shared, kept_here) = (self.shared.clone(), kept.clone());
+            let session = Session { shared, kept: kept_here, phases, feed, letters: None };
+            let ending = run_session(&plan.pipeline, session);
+            if !ending.errors.is_empty() || !self.replaced() {
+                return self.end(crew, &plan, &kept, ending.errors);
+            }
+            rest = kept.take_rest().unwrap_or_default();
+            if let Err(error) = keep(&kept, &plan.pipeline.spool, crew) {
+                return self.end(crew, &plan, &kept, vec![error]);
+            }
+            // what was not settled comes again
+            let counts = &mut self.shared.lock().0;
+            counts.tally.events_in -= counts.unsettled();
+        }
+    }
+
+    fn now(&self) -> (Arc<Plan>, Phases, Arc<Kept>) {
+        let now = lock(&self.now);
+        (now.plan.clone(), now.phases.clone(), now.kept.clone())
+    }
+
+    /// Puts the next plan in the place of the one that ended; false if it ended for good.
+    fn replaced(&self) -> bool {
+        let mut now = lock(&self.now);
+        match now.next.take() {
+            Some(next) if !self.is_stopping.load(Ordering::Relaxed) => {
+                *now = Now::new(next, now.generation + 1);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn end(&self, crew: &Crew, plan: &Plan, kept: &Kept, mut errors: Vec<anyhow::Error>) -> Outcome {
+        let kept = keep(kept, &plan.pipeline.spool, crew).unwrap_or_else(|error| {
+            errors.push(error);
+            None
+        });
+        Outcome { summary: self.shared.lock().0, errors, kept }
+    }
+
+    /// Ends without what runs here, which does not let go.
+    fn leave(&self, crew: &Crew) -> Outcome {
+        let (plan, _, kept) = self.now();
+        self.end(crew, &plan, &kept, vec![anyhow!("the output did not end by itself and was left")])
+    }
+
+    /// Why a plan must not replace what runs.
+    fn refusals(&self, new: &Plan, allow_new_ids: bool) -> Vec<String> {
+        let old = lock(&self.now).plan.clone();
+        let hashed = |plan: &Plan| {
+            let fields: Vec<String> = plan.choice.source.iter().map(|field| field.as_str().to_string()).collect();
+            (plan.choice.definition.clone(), fields, plan.choice.raw, plan.choice.keep)
+        };
+        let mut why = Vec::new();
+        let allow = "start with --allow-new-ids if that is wanted";
+        if !allow_new_ids && hashed(&old) != hashed(new) {
+            why.push(format!("another [id] is refused: what is read again would be stored again; {allow}"));
+        }
+        if !allow_new_ids && old.index.as_str() != new.index.as_str() {
+            why.push(format!("another [index] name is refused: what is read again would be stored again; {allow}"));
+        }
+        if old.pipeline.state != new.pipeline.state {
+            why.push("another state folder is refused while it runs: start it anew".to_string());
+        }
+        if old.pipeline.reads_stdin() != new.pipeline.reads_stdin() {
+            why.push("to read standard input, or no longer, is refused while it runs: start it anew".to_string());
+        }
+        // a file that is appended to is not touched while it is in use
+        let is_tried = !matches!(new.pipeline.output, output::Config::Ndjson { .. });
+        if is_tried && let Err(error) = new.pipeline.output.open(&new.pipeline) {
+            why.push(format!("the output cannot be opened: {error:#}"));
+        }
+        why
+    }
+}
+
+/// Keeps what cannot be read again. Waits for room on the disk until somebody is in a hurry.
+fn keep(kept: &Kept, folder: &Path, crew: &Crew) -> anyhow::Result<Option<Written>> {
+    let mut is_said = false;
+    loop {
+        match kept.write(folder) {
+            Ok(written) => return Ok(written),
+            Err(error) if crew.is_hurried() => {
+                let lost = format!(
+                    "what was read of standard input is not settled and cannot be kept in {}",
+                    folder.display()
+                );
+                return Err(error).context(lost);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    let path = folder.display();
+                    tracing::error!(%path, %error, "what was read of standard input cannot be kept: waiting, another signal gives it up");
+                }
+                std::thread::sleep(RETRY_WAIT);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// SIGINT and SIGTERM stop, SIGHUP has the pipeline files read again.
+fn watch_signals(crew: Arc<Crew>) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate, mut hang_up) = runtime.block_on(async {
+        anyhow::Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?))
+    })?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => crew.stop(),
+                    _ = terminate.recv() => crew.stop(),
+                    _ = hang_up.recv() => crew.reload(),
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+impl Crew {
+    /// Says how the run ended, and gives its exit status.
+    fn finish(&self, outcomes: &[Outcome], seconds: f64) -> anyhow::Result<u8> {
+        let mut total = Summary::default();
+        let mut status = DONE;
+        for (place, outcome) in self.places.iter().zip(outcomes) {
+            total.merge(&outcome.summary);
+            for error in &outcome.errors {
+                eprintln!("onceline: {}: {error:#}", place.path.display());
+                status = UNSETTLED;
+            }
+            if let Some(unsettled) = unsettled_words(outcome) {
+                eprintln!("onceline: {}: {unsettled}", place.path.display());
+                status = UNSETTLED;
+            }
+            if outcome.summary.dead_lettered > 0 {
+                let (count, plan) = (counted(outcome.summary.dead_lettered, "dead letter"), place.now().0);
+                eprintln!("onceline: {}: {count}, see {}", place.path.display(), plan.pipeline.letters.display());
+                if self.args.fail_on_dead_letters {
+                    status = UNSETTLED;
+                }
+            }
+        }
+        eprintln!("onceline: {}", total.words(seconds));
+        if let [place] = self.places.as_slice()
+            && let Some(hint) = place.now().0.pipeline.output.look()
+        {
+            eprintln!("onceline: {hint}");
+        }
+        if let Some(file) = &self.args.summary {
+            self.write_summary(file, outcomes, &total, seconds)?;
+        }
+        Ok(status)
+    }
+
+    fn write_summary(&self, file: &Path, outcomes: &[Outcome], total: &Summary, seconds: f64) -> anyhow::Result<()> {
+        let mut object = total.to_json(seconds);
+        if self.places.len() > 1 {
+            let names: Vec<String> = self.places.iter().map(|place| place.now().0.pipeline.name.clone()).collect();
+            let each = self.places.iter().zip(&names).zip(outcomes).map(|((place, name), outcome)| {
+                // two files of one name are told apart by their folders
+                let is_shared = names.iter().filter(|other| *other == name).count() > 1;
+                let name = if is_shared { place.path.display().to_string() } else { name.clone() };
+                (name, outcome.summary.to_json(seconds).into())
+            });
+            object.insert("pipelines".to_string(), serde_json::Value::Object(each.collect()));
+        }
+        let text = format!("{}\n", serde_json::Value::Object(object));
+        if file == Path::new("-") {
+            std::io::stdout().write_all(text.as_bytes()).context("cannot write the summary")
+        } else {
+            std::fs::write(file, text).with_context(|| format!("cannot write the summary to {}", file.display()))
+        }
+    }
+}
+
+/// What is not settled, and where it is kept.
+fn unsettled_words(outcome: &Outcome) -> Option<String> {
+    let unsettled = outcome.summary.unsettled();
+    let events = counted(unsettled, "event");
+    match &outcome.kept {
+        Some(Written { path, records }) => {
+            let (records, path) = (counted(*records, "record"), path.display());
+            let before = if unsettled > 0 { format!("{events} not settled; ") } else { String::new() };
+            Some(format!("{before}{records} of standard input kept in {path}, which the next run sends first"))
+        }
+        None if unsettled > 0 => Some(format!("{events} not settled")),
+        None => None,
+    }
+}
