@@ -175,14 +175,14 @@ impl Onceline {
         command.arg(name).arg(self.path("pipeline.toml")).arg("--state").arg(self.path("state"));
         if name == "run" {
             command.arg("--summary").arg(self.path("summary.json"));
+            // A run that is killed must not show the summary of the one before.
+            let _ = std::fs::remove_file(self.path("summary.json"));
         }
         command.args(&self.args);
         command
     }
 
     fn spawn(&self, mut command: Command, feed: impl FnOnce(ChildStdin) + Send + 'static) -> Running<'_> {
-        // A run that is killed must not show the summary of the one before.
-        let _ = std::fs::remove_file(self.path("summary.json"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start onceline");
         let pipe = child.stdin.take().expect("a pipe to standard input");
