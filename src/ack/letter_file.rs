@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::Letter;
-use crate::disk::line_begin;
+use crate::disk::{Disk, Real, line_begin};
 use crate::time::Time;
 
 /// Where letters go.
@@ -194,8 +194,7 @@ fn copy(from: &File, to: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> 
 
 /// Puts on the disk that a file has come or gone.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    Real.sync_folder(path.parent().unwrap_or(Path::new("")))
 }
 
 #[cfg(test)]
