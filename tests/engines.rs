@@ -47,7 +47,8 @@ struct Mask {
 impl Mask {
     fn new(prefix: &str) -> Mask {
         // Identifiers of indices and nodes, object addresses, and the engines' own ids.
-        let unique = Regex::new(r"\b[\w-]{22}\b|@[0-9a-f]{5,8}\b").expect("a pattern");
+        // An identifier may begin or end with `-`, where there is no edge of a word.
+        let unique = Regex::new(r"\b{start-half}[\w-]{22}\b{end-half}|@[0-9a-f]{5,8}\b").expect("a pattern");
         // Counts of the whole cluster, and what is left of a request at the time.
         let moving = [(r"\[\d+\]/\[1000\]", "[…]/[1000]"), (r", request: \[.*", ", request: […")]
             .map(|(pattern, text)| (Regex::new(pattern).expect("a pattern"), text));

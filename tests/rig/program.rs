@@ -231,7 +231,11 @@ impl Onceline {
     fn result(&self, status: ExitStatus, stdout: String, stderr: String) -> Run {
         let read = |name: &str| std::fs::read_to_string(self.path(name)).unwrap_or_default();
         let summary = serde_json::from_str(&read("summary.json")).unwrap_or(Value::Null);
-        let dead_letters = read("state/dead-letters.ndjson")
+        let letters = read("state/dead-letters.ndjson");
+        // A process that is killed may leave a part of a line behind; the next run cuts it off.
+        let whole = letters.rfind('\n').map_or(0, |at| at + 1);
+        assert!(status.code().is_none() || whole == letters.len(), "a torn dead letter: {}", &letters[whole..]);
+        let dead_letters = letters[..whole]
             .lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("dead letter {line}: {error}")))
             .collect();
