@@ -29,7 +29,7 @@
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
 //! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again),
-//! [`disk`] (what must last).
+//! [`disk`] (what must last), [`secret`] (where secrets are kept).
 //! [`mod@bench`] measures ids and the whole way.
 //!
 //! # One word per thing
@@ -113,5 +113,6 @@ pub mod disk;
 pub mod field;
 pub mod json;
 pub mod regexp;
+pub mod secret;
 pub mod template;
 pub mod time;

@@ -5,13 +5,13 @@ mod rig;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use onceline::ack::{Acks, Letter, Message, Receipt, Tally};
-use onceline::output::elasticsearch::{Compression, Config, Credentials, Elasticsearch, Template};
+use onceline::output::elasticsearch::{Compression, Config, Elasticsearch, Kind, Login, Template};
 use onceline::output::{Action, Item, Output, Parcel, Phase, Slots, queue};
+use onceline::secret::Kept;
 use rig::{Engine, Fault, Proxy, Stub};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -301,23 +301,25 @@ fn with_order_the_newest_write_stays() {
 #[test]
 fn requests_say_what_they_must_and_no_more() {
     let stub = Stub::new("{\"http\":401}\n");
-    let renewed = Arc::new(Mutex::new(0));
-    let count = renewed.clone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "id:old\n").expect("a file");
     let secret = Config {
         hosts: vec![stub.url.replace("http://", "http://user:first@")],
-        renew: Some(Arc::new(move || {
-            *count.lock().expect("a lock") += 1;
-            Ok(Credentials::ApiKey("id:key".to_string()))
-        })),
+        login: Some(Login { kind: Kind::ApiKey, kept: Kept::File(key.clone()) }),
         compression: Compression::Gzip,
         ..config("")
     };
     assert!(!format!("{secret:?}").contains("first"));
-    let told = run(secret, &[events("logs", 0..3)]);
-    assert_eq!((told.tally.created, *renewed.lock().expect("a lock")), (3, 1));
+    let plain = Config { login: None, ..secret.clone() };
+    let mut work = Work::start(secret);
+    std::fs::write(&key, "id:key\n").expect("a file");
+    work.send(&events("logs", 0..3));
+    assert_eq!(work.end().tally.created, 3);
+    assert_eq!(run(plain, &[events("logs", 3..4)]).tally.created, 1);
     let bulks = stub.bulks();
     let auth: Vec<_> = bulks.iter().map(|bulk| bulk.header("authorization")).collect();
-    assert_eq!(auth, [Some("Basic dXNlcjpmaXJzdA=="), Some("ApiKey aWQ6a2V5")]);
+    assert_eq!(auth, [Some("ApiKey aWQ6b2xk"), Some("ApiKey aWQ6a2V5"), Some("Basic dXNlcjpmaXJzdA==")]);
     assert_eq!(bulks[0].header("content-encoding"), Some("gzip"));
     assert_eq!(bulks[0].header("content-type"), Some("application/x-ndjson"));
 }

@@ -224,11 +224,21 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// No message shows what is written here.
+    pub fn hide(&self) {
+        self.file.hide(&self.node.place);
+    }
+
     pub fn secret(&self) -> Option<Secret> {
         let lone_variable = self.as_text().is_some_and(|text| text.whole);
         let has_default = self.file.written(&self.node.place).contains(':');
         if !lone_variable || has_default {
-            self.file.hide(&self.node.place);
+            self.hide();
+            // by then they may have seen it; this is for the next time
+            if self.node.place.origin != Origin::File && !matches!(self.node.kind, Kind::Bad) {
+                let message = format!("`{}` on the command line is seen by all who list processes", self.name);
+                return self.fail(message, "put it in the environment, and write --set KEY='${VARIABLE}'");
+            }
         }
         match &self.node.kind {
             Kind::Text(_) | Kind::Table(_) | Kind::Array(_) | Kind::Bad => self.text().map(Secret::new),

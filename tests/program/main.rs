@@ -10,7 +10,9 @@ mod pipelines;
 mod positions;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod secrets;
 mod stopping;
+mod tls;
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! What integration tests stand on: real engines, a scripted stub of the bulk endpoint, a proxy that breaks
-//! connections, and a runner of the built program. Not a test itself: a test binary says `mod rig;`.
+//! connections, another that speaks TLS, and a runner of the built program. Not a test itself: a test binary says `mod rig;`.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code, unused_imports)]
@@ -9,12 +9,14 @@ mod http;
 mod program;
 mod proxy;
 mod stub;
+mod tls;
 
 pub use engine::{Doc, Engine};
 pub use http::{Answer, Http};
 pub use program::{Onceline, Run, Running};
 pub use proxy::{Fault, Proxy};
 pub use stub::{Bulk, Op, Stub};
+pub use tls::{Authority, Leaf, Tls};
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -198,6 +198,12 @@ impl Onceline {
 }
 
 impl Running<'_> {
+    /// What the list of processes shows of it.
+    pub fn command_line(&self) -> String {
+        let path = format!("/proc/{}/cmdline", self.child.id());
+        String::from_utf8_lossy(&std::fs::read(path).expect("a process that runs")).replace('\0', " ")
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("send a signal");

@@ -317,7 +317,7 @@ impl Exchange for Link {
         answer.unwrap_or_else(|_| Err(lost("no answer in time")))
     }
 
-    fn renew(&self) -> anyhow::Result<()> {
+    async fn renew(&self) -> anyhow::Result<()> {
         let mut key = lock(&self.key);
         *key = (*key).max(self.engine.key(true));
         Ok(())

@@ -1,17 +1,17 @@
 //! HTTP to the hosts of one cluster: which of them is asked, who we say we are, and whom we trust.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Url};
+
+use super::login::{Login, basic};
+use super::tls::{self, Files, Tls};
 
 /// An answer longer than this is not read: no bulk request of ours has one.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -19,69 +19,34 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// How long a host that failed is passed over while others are there.
 const REST: Duration = Duration::from_secs(10);
 
+/// One secret is not asked for more often.
+const RENEW_PAUSE: Duration = Duration::from_secs(1);
+
 /// A cluster of this size answers the connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Who we are. Never printed.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub enum Credentials {
-    /// What stands in a host's URL, if anything.
-    #[default]
-    None,
-    Basic {
-        user: String,
-        password: String,
-    },
-    /// `id:key`, or the two already in base64.
-    ApiKey(String),
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Credentials::None => "none",
-            Credentials::Basic { .. } => "basic",
-            Credentials::ApiKey(_) => "api key",
-        })
-    }
-}
-
-impl Credentials {
-    fn header(&self) -> anyhow::Result<Option<HeaderValue>> {
-        let text = match self {
-            Credentials::None => return Ok(None),
-            Credentials::Basic { user, password } => format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))),
-            Credentials::ApiKey(key) if key.contains(':') => format!("ApiKey {}", STANDARD.encode(key)),
-            Credentials::ApiKey(key) => format!("ApiKey {key}"),
-        };
-        // the error would not say the text, and must not
-        let mut value = HeaderValue::from_str(&text).ok().context("credentials with a byte that no header may have")?;
-        value.set_sensitive(true);
-        Ok(Some(value))
-    }
-}
-
-/// Gives the credentials anew, from where they are kept: asked after each 401 or 403.
-pub type Renew = Arc<dyn Fn() -> anyhow::Result<Credentials> + Send + Sync>;
 
 /// Whom to talk to.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub hosts: Vec<String>,
-    pub credentials: Credentials,
-    /// PEM file of the only authorities trusted; none: those of the system.
-    pub ca: Option<PathBuf>,
+    /// None: what stands in a host's URL, if anything.
+    pub login: Option<Login>,
+    pub tls: Tls,
     pub timeout: Duration,
     pub is_gzip: bool,
 }
 
 pub struct Client {
-    http: reqwest::Client,
+    access: Access,
     hosts: Vec<Host>,
     turn: AtomicUsize,
+    /// The pool of connections, and the files that it was made with.
+    http: Mutex<(reqwest::Client, Files)>,
     auth: Mutex<Option<HeaderValue>>,
-    renew: Option<Renew>,
-    is_gzip: bool,
+    /// When the secret was last asked for: one question at a time.
+    renewed: tokio::sync::Mutex<Option<Instant>>,
+    /// What was last said of a secret or certificate that cannot be read again.
+    said: Mutex<String>,
 }
 
 struct Host {
@@ -99,6 +64,15 @@ pub fn check_host(text: &str) -> Result<(), String> {
 /// A host without its secrets.
 pub fn host_name(text: &str) -> Option<String> {
     Host::new(text).ok().map(|host| host.name().to_string())
+}
+
+/// Whether credentials go to a host where others can read them on the way.
+pub fn sends_plainly(text: &str, has_login: bool) -> bool {
+    Host::new(text).is_ok_and(|host| {
+        let name = host.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let is_here = name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        host.url.scheme() == "http" && !is_here && (has_login || host.auth.is_some())
+    })
 }
 
 /// Why there is no answer.
@@ -120,14 +94,22 @@ pub trait Exchange: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(u16, Bytes), Lost>> + Send;
 
     /// Reads the credentials again. What cannot be read leaves them as they were.
-    fn renew(&self) -> anyhow::Result<()>;
+    fn renew(&self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
 impl Exchange for Client {
-    fn renew(&self) -> anyhow::Result<()> {
-        if let Some(renew) = &self.renew {
-            let header = renew()?.header()?;
-            *self.auth.lock().unwrap_or_else(PoisonError::into_inner) = header;
+    async fn renew(&self) -> anyhow::Result<()> {
+        self.renew_tls();
+        let Some(login) = self.access.login.clone().filter(Login::can_change) else { return Ok(()) };
+        let mut renewed = self.renewed.lock().await;
+        if renewed.is_some_and(|at| at.elapsed() < RENEW_PAUSE) {
+            return Ok(());
+        }
+        let header = apart(move || login.header()).await;
+        *renewed = Some(Instant::now());
+        match header {
+            Ok(header) => *lock(&self.auth) = Some(header),
+            Err(error) => self.say(&error, "the credentials cannot be read again: going on with those that there are"),
         }
         Ok(())
     }
@@ -141,43 +123,58 @@ impl Exchange for Client {
     ) -> Result<(u16, Bytes), Lost> {
         let host = self.next();
         let outcome = self.call_host(host, method, path, body).await;
+        if outcome.is_err() {
+            // perhaps for a certificate that was renewed meanwhile
+            self.renew_tls();
+        }
         let is_well = matches!(outcome, Ok((status, _)) if !matches!(status, 502..=504));
-        *host.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = (!is_well).then(|| Instant::now() + REST);
+        *lock(&host.rests_until) = (!is_well).then(|| Instant::now() + REST);
         outcome
     }
 }
 
 impl Client {
-    pub fn new(access: &Access, renew: Option<Renew>) -> anyhow::Result<Client> {
+    pub fn new(access: Access) -> anyhow::Result<Client> {
         // an error only says that there is a provider already
         let _ = rustls::crypto::ring::default_provider().install_default();
         let hosts = access.hosts.iter().map(|host| Host::new(host)).collect::<anyhow::Result<Vec<Host>>>()?;
         if hosts.is_empty() {
             bail!("no hosts are given");
         }
-        let mut http = reqwest::Client::builder()
-            .no_proxy()
-            .http1_only()
-            .tcp_nodelay(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT.min(access.timeout))
-            .timeout(access.timeout)
-            .user_agent(concat!("onceline/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &access.ca {
-            let pem = std::fs::read(path).with_context(|| format!("cannot read the authorities {}", path.display()))?;
-            let bad = || format!("no certificates in PEM form in {}", path.display());
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem).with_context(bad)?;
-            if certificates.is_empty() {
-                bail!(bad());
-            }
-            http = http.tls_certs_only(certificates);
-        } else if hosts.iter().all(|host| host.url.scheme() == "http") {
-            // nothing to trust, so a machine without certificates is no hindrance
-            http = http.tls_certs_only([]);
+        let files = Files::read(&access.tls)?;
+        let http = Mutex::new((connect(&access, &hosts, &files)?, files));
+        let auth = Mutex::new(access.login.as_ref().map(Login::header).transpose()?);
+        let (turn, renewed, said) = (AtomicUsize::new(0), tokio::sync::Mutex::new(None), Mutex::default());
+        Ok(Client { access, hosts, turn, http, auth, renewed, said })
+    }
+
+    /// Takes up certificates that were renewed on the disk. What cannot be read leaves those that there are.
+    fn renew_tls(&self) {
+        if self.access.tls == (Tls { version_min: self.access.tls.version_min, ..Tls::default() }) {
+            return;
         }
-        let http = http.build().context("cannot set up HTTP")?;
-        let auth = Mutex::new(access.credentials.header()?);
-        Ok(Client { http, hosts, turn: AtomicUsize::new(0), auth, renew, is_gzip: access.is_gzip })
+        let renewed = Files::read(&self.access.tls).and_then(|files| {
+            let is_new = lock(&self.http).1 != files;
+            if is_new {
+                let http = connect(&self.access, &self.hosts, &files)?;
+                *lock(&self.http) = (http, files);
+                tracing::info!("the certificates of [output.tls] were renewed");
+            }
+            Ok(())
+        });
+        if let Err(error) = renewed {
+            self.say(&error, "the certificates cannot be read again: going on with those that there are");
+        }
+    }
+
+    /// Once for each trouble.
+    fn say(&self, error: &anyhow::Error, what: &'static str) {
+        let error = format!("{error:#}");
+        let mut said = lock(&self.said);
+        if *said != error {
+            tracing::warn!(error, "{what}");
+            *said = error;
+        }
     }
 
     async fn call_host(
@@ -189,20 +186,23 @@ impl Client {
     ) -> Result<(u16, Bytes), Lost> {
         let lost = |why: String, connected| Lost { why: format!("{}: {why}", host.name()), connected };
         let url = host.url.join(path).map_err(|error| lost(error.to_string(), true))?;
-        let mut request = self.http.request(method, url);
-        let auth = self.auth.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut request = lock(&self.http).0.request(method, url);
+        let auth = lock(&self.auth).clone();
         if let Some(auth) = auth.or_else(|| host.auth.clone()) {
             request = request.header(AUTHORIZATION, auth);
         }
         if let Some((kind, body)) = body {
             request = request.header(CONTENT_TYPE, kind);
-            request = if self.is_gzip {
+            request = if self.access.is_gzip {
                 request.header(CONTENT_ENCODING, "gzip").body(gzip(&body).map_err(|e| lost(e.to_string(), true))?)
             } else {
                 request.body(body)
             };
         }
-        let failed = |error: reqwest::Error| lost(explain(&error), !error.is_connect());
+        let failed = |error: reqwest::Error| {
+            let is_refusal = tls::cause(&error).is_some_and(tls::is_refusal);
+            lost(explain(&error), !error.is_connect() && !is_refusal)
+        };
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status().as_u16();
         let mut text = BytesMut::new();
@@ -220,11 +220,35 @@ impl Client {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let count = self.hosts.len();
-        let rest = |host: &Host| *host.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = |host: &Host| *lock(&host.rests_until);
         let in_turn = || (0..count).map(|n| &self.hosts[(turn + n) % count]);
         let awake = in_turn().find(|host| rest(host).is_none_or(|until| until <= now));
         awake.or_else(|| in_turn().min_by_key(|host| rest(host))).unwrap_or(&self.hosts[0])
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn connect(access: &Access, hosts: &[Host], files: &Files) -> anyhow::Result<reqwest::Client> {
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .http1_only()
+        .tcp_nodelay(true)
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT.min(access.timeout))
+        .timeout(access.timeout)
+        .user_agent(concat!("onceline/", env!("CARGO_PKG_VERSION")));
+    let needs_trust = hosts.iter().any(|host| host.url.scheme() == "https");
+    files.apply(&access.tls, needs_trust, http)?.build().context("cannot set up HTTP")
+}
+
+/// On a thread of its own, which nobody has to wait for: a command may take its time.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> anyhow::Result<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("secret".to_string()).spawn(move || drop(done.send(work())))?;
+    result.await.context("the thread of a secret ended")?
 }
 
 impl Host {
@@ -238,7 +262,7 @@ impl Host {
         let password = unescape(url.password().unwrap_or_default());
         let auth = match user.is_empty() && password.is_empty() {
             true => None,
-            false => Credentials::Basic { user, password }.header()?,
+            false => Some(basic(&user, &password)?),
         };
         let _ = url.set_username("");
         let _ = url.set_password(None);
@@ -289,14 +313,19 @@ fn explain(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return if error.is_connect() { "no connection in time" } else { "no answer in time" }.to_string();
     }
+    if let Some(cause) = tls::cause(error) {
+        return tls::words(cause);
+    }
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {
         inner = source;
     }
-    match inner.downcast_ref::<reqwest::Error>() {
-        Some(_) => "the request failed".to_string(),
+    let inner = match inner.downcast_ref::<reqwest::Error>() {
+        Some(_) => return "the request failed".to_string(),
         None => inner.to_string().to_lowercase(),
-    }
+    };
+    let is_other = inner.starts_with("invalid http");
+    if is_other { "its answer is not HTTP: is it https:// instead of http://?".to_string() } else { inner }
 }
 
 #[cfg(test)]
@@ -306,8 +335,8 @@ mod tests {
     fn access(hosts: &[&str]) -> Access {
         Access {
             hosts: hosts.iter().map(|host| host.to_string()).collect(),
-            credentials: Credentials::None,
-            ca: None,
+            login: None,
+            tls: Tls::default(),
             timeout: Duration::from_secs(1),
             is_gzip: false,
         }
@@ -318,7 +347,7 @@ mod tests {
         let host = Host::new("https://us%40er:s%3Acret@h:9200/base?x#y").unwrap();
         assert_eq!(host.name(), "https://h:9200/base");
         let auth = host.auth.unwrap();
-        assert_eq!(auth.as_bytes(), format!("Basic {}", STANDARD.encode("us@er:s:cret")).as_bytes());
+        assert_eq!(auth, "Basic dXNAZXI6czpjcmV0");
         assert!(!format!("{auth:?}").contains("Basic"));
         for bad in ["", "h:9200", "ftp://h", "http://user:secret@"] {
             let error = Host::new(bad).err().map(|e| format!("{e:#}")).expect(bad);
@@ -327,21 +356,8 @@ mod tests {
     }
 
     #[test]
-    fn credentials_as_logstash_sends_them() {
-        let check = |credentials: Credentials, want: &str| {
-            assert_eq!(credentials.header().unwrap().unwrap().as_bytes(), want.as_bytes());
-            assert!(!format!("{credentials:?}").contains("key:") && !format!("{credentials:?}").contains("pw"));
-        };
-        check(Credentials::ApiKey("some_id:some_api_key".to_string()), "ApiKey c29tZV9pZDpzb21lX2FwaV9rZXk=");
-        check(Credentials::ApiKey("c29tZV9pZDpzb21lX2FwaV9rZXk=".to_string()), "ApiKey c29tZV9pZDpzb21lX2FwaV9rZXk=");
-        check(Credentials::Basic { user: "u".to_string(), password: "pw".to_string() }, "Basic dTpwdw==");
-        let odd = Credentials::ApiKey("a\nb".to_string());
-        assert!(!format!("{:#}", odd.header().unwrap_err()).contains("a\nb"));
-    }
-
-    #[test]
     fn hosts_take_turns_and_rest() {
-        let client = Client::new(&access(&["http://a", "http://b", "http://c"]), None).unwrap();
+        let client = Client::new(access(&["http://a", "http://b", "http://c"])).unwrap();
         let name = |client: &Client| client.next().name().to_string();
         assert_eq!([name(&client), name(&client), name(&client)], ["http://a", "http://b", "http://c"]);
         *client.hosts[0].rests_until.lock().unwrap() = Some(Instant::now() + REST);
@@ -354,9 +370,25 @@ mod tests {
 
     #[test]
     fn no_hosts_and_bad_authorities_are_refused() {
-        assert!(Client::new(&access(&[]), None).is_err());
+        assert!(Client::new(access(&[])).is_err());
         let mut access = access(&["https://h"]);
-        access.ca = Some(PathBuf::from("/nowhere/ca.pem"));
-        assert!(Client::new(&access, None).is_err());
+        access.tls.ca = Some("/nowhere/ca.pem".into());
+        assert!(Client::new(access).is_err());
+    }
+
+    #[test]
+    fn credentials_that_others_can_read_are_noticed() {
+        for (host, has_login, want) in [
+            ("http://es:9200", true, true),
+            ("http://u:p@es:9200", false, true),
+            ("http://es:9200", false, false),
+            ("https://es:9200", true, false),
+            ("http://localhost:9200", true, false),
+            ("http://127.0.0.9", true, false),
+            ("http://[::1]:9200", true, false),
+            ("http://10.0.0.1", true, true),
+        ] {
+            assert_eq!(sends_plainly(host, has_login), want, "{host}");
+        }
     }
 }

@@ -299,7 +299,7 @@ impl<E: Exchange> Flow<E> {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            if renew && let Err(error) = engine.renew() {
+            if renew && let Err(error) = engine.renew().await {
                 // the refusal was said; this says why renewing does not help
                 tracing::debug!(error = format!("{error:#}"), "cannot read the credentials again");
             }

@@ -5,7 +5,7 @@
 //! type   = "elasticsearch"
 //! hosts  = ["http://127.0.0.1:9200"]
 //! action = "index"                   # or "create", for events that never change
-//! user     = "app"                   # with password or password_file; or api_key or api_key_file
+//! user     = "app"                   # with a password; or an api_key or bearer_token; each with _file and _command
 //! password = "${PASSWORD}"
 //! tls      = { ca = "ca.pem" }
 //! template = { install = true, name = "app", shards = 1, replicas = 1 }
@@ -22,27 +22,32 @@
 //! - `wait`: waits that grow, trouble that is said once
 //! - `flow`: the loop: lanes, requests in flight, fates told
 //! - `read`: what the pipeline file says
-//! - `client`: HTTP: hosts, credentials, TLS
+//! - `client`: HTTP: hosts, connections, answers
+//! - `login`: credentials
+//! - `tls`: certificates
 //! - `target`: what is made sure of before the first event, and the index template
 
 mod answer;
 mod client;
 mod flow;
 mod hold;
+mod login;
 mod read;
 mod request;
 mod target;
+mod tls;
 mod wait;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-pub use client::{Credentials, Exchange, Lost, Renew};
+pub use client::{Exchange, Lost};
+pub use login::{Kind, Login};
 pub use target::Template;
+pub use tls::{Identity, Tls, Version};
 
 use crate::ack::Acks;
 use crate::output::{Action, Form, Output, Parcels, Phases, abandoned};
@@ -64,11 +69,9 @@ pub struct Config {
     /// URLs of nodes of one cluster. User info in them is used and never shown.
     pub hosts: Vec<String>,
     pub action: Action,
-    pub credentials: Credentials,
-    /// Gives the credentials anew after a 401 or 403.
-    pub renew: Option<Renew>,
-    /// PEM file of the only authorities trusted; none: those of the system.
-    pub ca: Option<PathBuf>,
+    /// Who we are: read again after a 401 or 403 where it is kept in a file or told by a command.
+    pub login: Option<Login>,
+    pub tls: Tls,
     /// A larger request is cut. Lowered by itself where the engine takes less.
     pub bulk_bytes_max: usize,
     pub bulk_items_max: usize,
@@ -99,9 +102,8 @@ impl Default for Config {
         Config {
             hosts: vec!["http://127.0.0.1:9200".to_string()],
             action: Action::Index,
-            credentials: Credentials::None,
-            renew: None,
-            ca: None,
+            login: None,
+            tls: Tls::default(),
             bulk_bytes_max: 8 << 20,
             bulk_items_max: 20_000,
             requests_in_flight_max: 4,
@@ -124,7 +126,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("action", &self.action)
-            .field("credentials", &self.credentials)
+            .field("login", &self.login)
             .field("index_pattern", &self.index_pattern)
             .finish_non_exhaustive()
     }
@@ -134,17 +136,13 @@ impl Config {
     /// Where events go, in words and without secrets.
     pub fn words(&self) -> String {
         let hosts: Vec<String> = self.hosts.iter().filter_map(|host| client::host_name(host)).collect();
-        let who = match (&self.credentials, &self.renew) {
-            (Credentials::Basic { .. }, _) => ", with a user and password",
-            (Credentials::ApiKey(_), _) => ", with an API key",
-            (Credentials::None, Some(_)) => ", with a secret from a file",
-            (Credentials::None, None) => "",
-        };
+        let who = self.login.as_ref().map(|login| format!(", with {}", login.words())).unwrap_or_default();
+        let identity = if self.tls.identity.is_some() { ", with a client certificate" } else { "" };
         let template = match &self.template {
             Some(_) => ", with an index template of ours",
             None => "",
         };
-        format!("the engine at {}{who}{template},", hosts.join(", "))
+        format!("the engine at {}{who}{identity}{template},", hosts.join(", "))
     }
 }
 
@@ -159,9 +157,6 @@ impl Elasticsearch {
     pub fn open(config: &Config, pipeline: &Pipeline) -> anyhow::Result<Elasticsearch> {
         let mut config = config.clone();
         config.complete(pipeline);
-        if let Some(renew) = &config.renew {
-            config.credentials = renew()?;
-        }
         Elasticsearch::new(config)
     }
 
@@ -179,12 +174,12 @@ impl Elasticsearch {
         }
         let access = Access {
             hosts: config.hosts.clone(),
-            credentials: config.credentials.clone(),
-            ca: config.ca.clone(),
+            login: config.login.clone(),
+            tls: config.tls.clone(),
             timeout: config.request_timeout,
             is_gzip: config.compression == Compression::Gzip,
         };
-        let client = Client::new(&access, config.renew.clone())?;
+        let client = Client::new(access)?;
         Ok(Elasticsearch { config, client })
     }
 }

@@ -1,15 +1,14 @@
 //! The `[output]` section of a pipeline file whose type is `elasticsearch`.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-
-use super::client::check_host;
-use super::{Compression, Config, Credentials, Renew, Template};
+use super::client::{check_host, host_name, sends_plainly};
+use super::login::{Kind, Login};
+use super::tls::Tls;
+use super::{Compression, Config, Template};
 use crate::config::Section;
 use crate::output::Action;
+use crate::secret::{Kept, Keys};
 
 /// A request cannot be larger than what its places are counted with.
 const BULK_BYTES_MAX: u64 = 1 << 30;
@@ -19,10 +18,13 @@ impl Config {
         let default = Config::default();
         let hosts = hosts(t, &default.hosts);
         let action = Action::read(t);
-        let (credentials, renew) = credentials(t);
-        let tls = t.table_or_empty("tls");
-        let ca = tls.path("ca").optional();
-        tls.finish();
+        let login = login(t);
+        if let Some(hosts) = &hosts {
+            warn_of_plain(t, hosts, login.as_ref());
+        }
+        let tls_table = t.table_or_empty("tls");
+        let tls = Tls::read(&tls_table);
+        tls_table.finish();
         let template = template(&t.table_or_empty("template"));
         let positive = Duration::from_millis(1)..=Duration::from_secs(3600);
         let wait_min = t.duration("retry_wait_min", positive.clone()).or(default.retry_wait_min);
@@ -34,9 +36,8 @@ impl Config {
         let bytes = t.bytes("bulk_bytes_max", 1..=BULK_BYTES_MAX).or(default.bulk_bytes_max as u64);
         Some(Config {
             action,
-            credentials,
-            renew,
-            ca,
+            login,
+            tls,
             bulk_bytes_max: usize::try_from(bytes).unwrap_or(default.bulk_bytes_max),
             bulk_items_max: t.integer("bulk_items_max", 1..=1_000_000).or(default.bulk_items_max),
             requests_in_flight_max: t.integer("requests_in_flight_max", 1..=256).or(default.requests_in_flight_max),
@@ -73,49 +74,44 @@ fn hosts(t: &Section<'_>, default: &[String]) -> Option<Vec<String>> {
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// Who we are, and how to find it out again where it is kept in a file.
-fn credentials(t: &Section<'_>) -> (Credentials, Option<Renew>) {
+/// What a request can say who we are by.
+const PASSWORD: Keys = ["password", "password_file", "password_command"];
+const API_KEY: Keys = ["api_key", "api_key_file", "api_key_command"];
+const BEARER_TOKEN: Keys = ["bearer_token", "bearer_token_file", "bearer_token_command"];
+
+/// Who we are, or how to find it out; none if nothing is said.
+fn login(t: &Section<'_>) -> Option<Login> {
     let user = t.text("user").optional();
-    let password = t.secret("password").optional();
-    let password_file = t.path("password_file").optional();
-    let api_key = t.secret("api_key").optional();
-    let api_key_file = t.path("api_key_file").optional();
-    let given = [
-        ("password", password.is_some()),
-        ("password_file", password_file.is_some()),
-        ("api_key", api_key.is_some()),
-        ("api_key_file", api_key_file.is_some()),
-    ];
-    let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key);
-    if let (Some(first), Some(second)) = (given.next(), given.next()) {
+    let kinds = [PASSWORD, API_KEY, BEARER_TOKEN];
+    let [password, api_key, bearer_token] = kinds.map(|keys| Kept::read(t, keys));
+    let mut there = kinds.into_iter().filter_map(|keys| keys.into_iter().find(|key| t.has(key)));
+    let (first, second) = (there.next(), there.next());
+    if let (Some(first), Some(second)) = (first, second) {
         t.fail_at(second, format!("`{second}` and `{first}` cannot both be given"), ());
     }
-    let is_basic = password.is_some() || password_file.is_some();
-    match (&user, is_basic) {
-        (Some(_), false) => {
-            t.fail_at("user", "`user` is given without a password", "give `password` or `password_file`")
-        }
-        (None, true) => {
-            let key = if password.is_some() { "password" } else { "password_file" };
-            t.fail_at(key, format!("`{key}` is given without `user`"), ());
-        }
+    let given = PASSWORD.into_iter().find(|key| t.has(key));
+    match (&user, given) {
+        (Some(_), None) => t.fail_at(
+            "user",
+            "`user` is given without a password",
+            "give `password`, `password_file` or `password_command`",
+        ),
+        (None, Some(key)) if !t.has("user") => t.fail_at(key, format!("`{key}` is given without `user`"), ()),
         _ => {}
     }
     let user = user.unwrap_or_default();
-    let basic = move |password: String| Credentials::Basic { user: user.clone(), password };
-    match (password, password_file, api_key, api_key_file) {
-        (Some(password), ..) => (basic(password.reveal().to_string()), None),
-        (_, Some(path), ..) => (Credentials::None, Some(Arc::new(move || Ok(basic(line_of(&path)?))))),
-        (_, _, Some(key), _) => (Credentials::ApiKey(key.reveal().to_string()), None),
-        (.., Some(path)) => (Credentials::None, Some(Arc::new(move || Ok(Credentials::ApiKey(line_of(&path)?))))),
-        _ => (Credentials::None, None),
-    }
+    password
+        .map(|kept| Login { kind: Kind::Basic { user }, kept })
+        .or(api_key.map(|kept| Login { kind: Kind::ApiKey, kept }))
+        .or(bearer_token.map(|kept| Login { kind: Kind::Bearer, kept }))
 }
 
-/// A secret kept in a file: all of it but the last line's end.
-fn line_of(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_string())
+/// Whoever listens on the way reads what is not encrypted.
+fn warn_of_plain(t: &Section<'_>, hosts: &[String], login: Option<&Login>) {
+    let is_open = |host: &&String| sends_plainly(host, login.is_some());
+    if let Some(host) = hosts.iter().find(is_open).and_then(|host| host_name(host)) {
+        t.warn_at("hosts", format!("credentials go to {host} unencrypted"), "write https://");
+    }
 }
 
 /// None inside: no template is to be installed. None outside: an error was noted.
@@ -142,10 +138,8 @@ fn template(t: &Section<'_>) -> Option<Option<Template>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::config;
+    use crate::config::{self, Secret};
 
     fn read(text: &str) -> (Option<Config>, String) {
         let (config, report) = config::read("a.toml", text.as_bytes(), &[], &|_| None, |root| {
@@ -165,8 +159,9 @@ mod tests {
         let config = config.expect(&report);
         assert_eq!(config.hosts, ["http://a:9200", "https://b"]);
         assert_eq!((config.action, config.bulk_bytes_max), (Action::Create, 1 << 20));
-        assert_eq!(config.credentials, Credentials::Basic { user: "u".to_string(), password: "pw".to_string() });
-        assert_eq!((config.ca, config.request_timeout), (Some(PathBuf::from("ca.pem")), Duration::from_secs(5)));
+        let login = Login { kind: Kind::Basic { user: "u".to_string() }, kept: Kept::Given(Secret::new("pw")) };
+        assert_eq!(config.login, Some(login));
+        assert_eq!((config.tls.ca, config.request_timeout), (Some("ca.pem".into()), Duration::from_secs(5)));
         assert_eq!(config.template.map(|t| (t.name, t.shards, t.routing_shards)), Some(("t".to_string(), 2, 720)));
         assert!(read("[output]\n").0.is_some_and(|config| config.template.is_none()));
     }
@@ -186,19 +181,5 @@ mod tests {
         check("retry_wait_min = '1m'", "longer than");
         check("requests_in_flight_max = 0", "requests_in_flight_max");
         check("template = { shards = 7 }", "not a multiple");
-    }
-
-    #[test]
-    fn a_secret_in_a_file_is_read_each_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
-        std::fs::write(&path, "first\n").unwrap();
-        let (config, report) = read(&format!("[output]\napi_key_file = '{}'\n", path.display()));
-        let renew = config.expect(&report).renew.unwrap();
-        assert_eq!(renew().unwrap(), Credentials::ApiKey("first".to_string()));
-        std::fs::write(&path, "second\r\n").unwrap();
-        assert_eq!(renew().unwrap(), Credentials::ApiKey("second".to_string()));
-        std::fs::remove_file(&path).unwrap();
-        assert!(renew().is_err());
     }
 }
