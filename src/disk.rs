@@ -44,6 +44,12 @@ pub trait File {
     fn tail(&mut self, count: u64) -> io::Result<Vec<u8>>;
 }
 
+/// Makes a folder if it is absent, and what leads to it, open to its owner only.
+pub fn private_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 /// Where the line that `end` stands in begins.
 pub fn line_begin(file: &RealFile, end: u64) -> io::Result<u64> {
     let (mut at, mut piece) = (end, [0; 4096]);
@@ -73,7 +79,7 @@ impl Disk for Real {
     fn append(&self, path: &Path) -> io::Result<RealFile> {
         use std::os::unix::fs::OpenOptionsExt;
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            private_folder(folder)?;
         }
         std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
     }

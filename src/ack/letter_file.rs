@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::Letter;
-use crate::disk::{Disk, Real, line_begin};
+use crate::disk::{Disk, Real, line_begin, private_folder};
 use crate::time::Time;
 
 /// Where letters go.
@@ -48,7 +48,7 @@ impl LetterFile {
     /// The file that the path leads to now, locked until it is dropped or unlocked.
     fn locked(&mut self) -> io::Result<&mut File> {
         if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
+            private_folder(folder)?;
         }
         loop {
             let file = match self.file.take() {
@@ -180,8 +180,10 @@ pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::
 }
 
 fn copy(from: &File, to: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<()> {
-    let mut from = BufReader::new(from);
-    let mut to = BufWriter::new(OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(to)?);
+    let to = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(to)?;
+    // whoever was let read it goes on to
+    to.set_permissions(from.metadata()?.permissions())?;
+    let (mut from, mut to) = (BufReader::new(from), BufWriter::new(to));
     let (mut line, mut out) = (Vec::new(), Vec::new());
     while from.read_until(b'\n', &mut line)? > 0 {
         change(&line, &mut out);

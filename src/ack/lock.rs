@@ -1,13 +1,15 @@
 //! `STATE/lock`: one process at a time works on a state folder.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use crate::disk::private_folder;
 
 /// A state folder held by this process, until dropped or until the process ends in whatever way.
 #[derive(Debug)]
@@ -37,6 +39,10 @@ impl StateLock {
     /// Takes the folder, made if absent and then open to its owner only. Fails with [`Held`] if it is taken.
     pub fn take(state: &Path) -> anyhow::Result<StateLock> {
         make_folder(state)?;
+        if std::fs::metadata(state).is_ok_and(|meta| meta.mode() & 0o002 != 0) {
+            let path = state.display();
+            tracing::warn!(%path, "everybody may write to the state folder, and so have lines passed over or sent: chmod o-w");
+        }
         let path = state.join("lock");
         let failed = || format!("cannot lock {}", path.display());
         let mut file = OpenOptions::new()
@@ -65,14 +71,13 @@ impl StateLock {
 
 /// Makes a state folder, open to its owner only.
 pub fn make_folder(state: &Path) -> anyhow::Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
-    made.with_context(|| format!("cannot make the state folder {}; `--state` names another", state.display()))
+    private_folder(state)
+        .with_context(|| format!("cannot make the state folder {}; `--state` names another", state.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_folder_is_held_once() {

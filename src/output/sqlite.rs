@@ -15,7 +15,10 @@
 pub mod positions;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -25,6 +28,7 @@ use super::{Action, Form, Item, Output, Parcel, Parcels, Phase, Phases};
 use crate::ack::positions::Saved;
 use crate::ack::{Acks, Letter, Reason, Tally};
 use crate::config::Section;
+use crate::disk::private_folder;
 use crate::input::identity::Position;
 use crate::time::Time;
 
@@ -65,9 +69,10 @@ struct Statements {
 impl Sqlite {
     pub fn open(config: Config, pipeline: &str) -> anyhow::Result<Sqlite> {
         if let Some(folder) = config.path.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            private_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
         let shown = config.path.display().to_string();
+        make(&config.path).with_context(|| format!("cannot make {shown}"))?;
         let connection = Connection::open(&config.path).with_context(|| format!("cannot open {shown}"))?;
         connection.busy_timeout(Duration::from_secs(10))?;
         connection.set_prepared_statement_cache_capacity(256);
@@ -172,6 +177,19 @@ impl Sqlite {
             self.has_positions = true;
         }
         Ok(())
+    }
+}
+
+/// An empty file if there is none, for its owner only: SQLite gives the files beside it the same rights.
+fn make(path: &Path) -> io::Result<()> {
+    let name = path.as_os_str().as_encoded_bytes();
+    if name.starts_with(b"file:") || name.starts_with(b":") {
+        // a name that SQLite understands otherwise
+        return Ok(());
+    }
+    match OpenOptions::new().create_new(true).write(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use anyhow::Context;
 
 use super::{Form, Output, Parcels, Phase, Phases};
 use crate::ack::{Acks, Tally};
-use crate::disk::line_begin;
+use crate::disk::{line_begin, private_folder};
 
 /// How long to wait before a disk that is full is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -45,9 +45,9 @@ impl Stream {
     pub fn file(form: Form, path: PathBuf) -> anyhow::Result<Stream> {
         let name = path.display().to_string();
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            private_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let opened = File::options().create(true).read(true).append(true).open(&path);
+        let opened = File::options().create(true).read(true).append(true).mode(0o600).open(&path);
         let file = opened.with_context(|| format!("cannot open {name}"))?;
         cut_torn(&file, form).with_context(|| format!("cannot look at the end of {name}"))?;
         Ok(Stream { form, name, to: Target::File(file) })
