@@ -10,7 +10,9 @@ use std::collections::HashMap;
 
 /// Nesting beyond this is refused: no engine takes it, and it bounds the recursion here.
 pub const DEPTH_MAX: usize = 100;
-/// What is said of it.
+/// So many fields an event may have unless the pipeline file says otherwise, at all depths together.
+pub const FIELDS_MAX: usize = 10_000;
+/// What is said of nesting that is too deep.
 pub const TOO_DEEP: &str = "nested more than 100 levels deep";
 /// Up to this many keys an object's hashes are compared pair by pair, beyond it they are sorted first.
 const PAIRWISE_MAX: usize = 24;
@@ -45,6 +47,7 @@ pub struct Scanned {
 pub struct Scanner {
     hashes: Vec<u32>,
     sorted: Vec<u32>,
+    fields: usize,
 }
 
 impl Scanner {
@@ -52,6 +55,7 @@ impl Scanner {
     /// `entries` as offsets into `text`; `utf8` says that `text` is known to be UTF-8.
     pub fn scan(&mut self, text: &[u8], utf8: bool, entries: &mut Vec<Entry>) -> Result<Scanned, Bad> {
         self.hashes.clear();
+        self.fields = 0;
         let mut cursor = Cursor { text, at: 0, odd: !utf8 && std::str::from_utf8(text).is_err() };
         cursor.blanks();
         let (start, first) = (cursor.at, cursor.peek());
@@ -66,6 +70,11 @@ impl Scanner {
             return Err(cursor.bad("text after the value"));
         }
         Ok(Scanned { first, odd: cursor.odd, start, end })
+    }
+
+    /// How many keys the text has that was scanned last, at all depths.
+    pub fn fields(&self) -> usize {
+        self.fields
     }
 
     fn value(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Bad> {
@@ -114,6 +123,7 @@ impl Scanner {
             cursor.odd |= escaped;
             let key = &cursor.text[key_at + 1..cursor.at - 1];
             self.hashes.push(key_hash(key));
+            self.fields += 1;
             cursor.blanks();
             if cursor.peek() != b':' {
                 return Err(cursor.bad("a colon is wanted"));

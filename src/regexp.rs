@@ -7,9 +7,19 @@
 //! and round brackets do not capture where a group has a name.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Where a backtracking match is given up.
 pub const STEPS_MAX: usize = 1_000_000;
+/// Where replacing in one text is given up: many matches can each look through all the rest of it.
+const REPLACE_CPU_MAX: Duration = Duration::from_secs(2);
+/// How often that is looked at by the linear engine, in matches.
+const REPLACE_WATCH: usize = 256;
+/// The longest pattern.
+const PATTERN_BYTES_MAX: usize = 64 << 10;
+/// A pattern that an event brings is short, and makes a small program.
+const OWN_PATTERN_BYTES_MAX: usize = 1000;
+const OWN_PROGRAM_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Clone, Debug)]
 pub struct Regexp {
@@ -23,13 +33,21 @@ enum Engine {
     Backtracking(Box<fancy_regex::Regex>),
 }
 
-/// A match was given up after [`STEPS_MAX`] steps.
+/// A match was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Runaway;
+pub enum Runaway {
+    /// After [`STEPS_MAX`] steps.
+    Steps,
+    /// After [`REPLACE_CPU_MAX`].
+    Time,
+}
 
 impl fmt::Display for Runaway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pattern was given up after {STEPS_MAX} steps")
+        match self {
+            Runaway::Steps => write!(f, "the pattern was given up after {STEPS_MAX} steps"),
+            Runaway::Time => write!(f, "the pattern was given up after {REPLACE_CPU_MAX:?} in one text"),
+        }
     }
 }
 
@@ -38,13 +56,31 @@ type Groups = Vec<Option<(usize, usize)>>;
 
 impl Regexp {
     pub fn parse(text: &str) -> Result<Regexp, String> {
+        Regexp::build(text, PATTERN_BYTES_MAX, None)
+    }
+
+    /// A pattern that an event brings, which may be hostile.
+    pub fn parse_of_event(text: &str) -> Result<Regexp, String> {
+        Regexp::build(text, OWN_PATTERN_BYTES_MAX, Some(OWN_PROGRAM_BYTES_MAX))
+    }
+
+    fn build(text: &str, pattern_bytes_max: usize, program_bytes_max: Option<usize>) -> Result<Regexp, String> {
+        if text.len() > pattern_bytes_max {
+            return Err(format!("the pattern is longer than {pattern_bytes_max} bytes"));
+        }
         let (pattern, backtracks) = translate(text)?;
-        let linear = if backtracks { None } else { Some(regex::Regex::new(&pattern)) };
+        let mut builder = regex::RegexBuilder::new(&pattern);
+        let mut fancy = fancy_regex::RegexBuilder::new(&pattern);
+        if let Some(bytes) = program_bytes_max {
+            builder.size_limit(bytes);
+            fancy.delegate_size_limit(bytes);
+        }
+        let linear = if backtracks { None } else { Some(builder.build()) };
         let engine = match linear {
             Some(Ok(regex)) => Engine::Linear(regex),
             Some(Err(regex::Error::CompiledTooBig(_))) => return Err("the pattern is too big".to_string()),
             _ => {
-                let built = fancy_regex::RegexBuilder::new(&pattern).backtrack_limit(STEPS_MAX).build();
+                let built = fancy.backtrack_limit(STEPS_MAX).build();
                 Engine::Backtracking(Box::new(built.map_err(|e| one_line(&e.to_string()))?))
             }
         };
@@ -64,15 +100,33 @@ impl Regexp {
     pub fn is_match(&self, text: &str) -> Result<bool, Runaway> {
         match &self.engine {
             Engine::Linear(regex) => Ok(regex.is_match(text)),
-            Engine::Backtracking(regex) => regex.is_match(text).map_err(|_| Runaway),
+            Engine::Backtracking(regex) => regex.is_match(text).map_err(|_| Runaway::Steps),
         }
     }
 
     /// Ruby's `gsub`: writes `text` with every match replaced, and says whether there was one. The replacement may
     /// hold `\1`, `\0` or `\&`, `\k<name>`, and `\\`.
     pub fn replace_all(&self, text: &str, replacement: &str, out: &mut Vec<u8>) -> Result<bool, Runaway> {
+        self.replace_within(REPLACE_CPU_MAX, text, replacement, out)
+    }
+
+    fn replace_within(
+        &self,
+        cpu_max: Duration,
+        text: &str,
+        replacement: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Runaway> {
         let (mut copied, mut from, mut any) = (0, 0, false);
+        let (mut matches, mut started) = (0, None);
         while from <= text.len() {
+            matches += 1;
+            if !self.is_linear() || matches % REPLACE_WATCH == 0 {
+                let now = cpu_time();
+                if now.saturating_sub(*started.get_or_insert(now)) > cpu_max {
+                    return Err(Runaway::Time);
+                }
+            }
             let Some(groups) = self.groups_from(text, from)? else { break };
             let Some((start, end)) = groups.first().copied().flatten() else { break };
             any = true;
@@ -93,7 +147,7 @@ impl Regexp {
                 Ok(found.map(|c| c.iter().map(|g| g.map(|g| (g.start(), g.end()))).collect()))
             }
             Engine::Backtracking(regex) => {
-                let found = regex.captures_from_pos(text, from).map_err(|_| Runaway)?;
+                let found = regex.captures_from_pos(text, from).map_err(|_| Runaway::Steps)?;
                 Ok(found.map(|c| c.iter().map(|g| g.map(|g| (g.start(), g.end()))).collect()))
             }
         }
@@ -147,6 +201,12 @@ impl Regexp {
     }
 }
 
+/// Of this thread.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -172,6 +232,9 @@ struct Writer<'a> {
     named: bool,
     depth: usize,
 }
+
+/// A count such as `{10,200}` is no longer.
+const COUNT_CHARS_MAX: usize = 24;
 
 /// Nested classes beyond this are refused.
 const DEPTH_MAX: usize = 50;
@@ -231,7 +294,9 @@ impl Writer<'_> {
     /// After `{`: a count, or a plain bracket.
     fn count(&mut self) {
         let rest = &self.chars[self.at..];
-        let Some(len) = rest.iter().position(|c| *c == '}') else { return self.out.push_str(r"\{") };
+        // no count is longer, and a text of brackets only is not searched to its end for each
+        let mut near = rest.iter().take(COUNT_CHARS_MAX);
+        let Some(len) = near.position(|c| *c == '}') else { return self.out.push_str(r"\{") };
         let inner: String = rest[..len].iter().collect();
         let (low, high) = inner.split_once(',').map_or((inner.as_str(), None), |(l, h)| (l, Some(h)));
         let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -550,7 +615,35 @@ mod tests {
     #[test]
     fn a_runaway_pattern_is_given_up() {
         let regexp = Regexp::parse(r"^(?:(a|aa)(?=a|b))+\1c").unwrap();
-        assert_eq!(regexp.is_match(&format!("{}b", "a".repeat(60))), Err(Runaway));
+        assert_eq!(regexp.is_match(&format!("{}b", "a".repeat(60))), Err(Runaway::Steps));
+    }
+
+    #[test]
+    fn many_matches_that_each_look_through_the_rest_are_given_up() {
+        let text = "A".repeat(64 << 10);
+        for pattern in [".*[^A-Z]|[A-Z]", "(?:A(?=.*[^A-Z]))|[A-Z]"] {
+            let regexp = Regexp::parse(pattern).unwrap();
+            let given_up = regexp.replace_within(Duration::from_millis(20), &text, "", &mut Vec::new());
+            assert!(given_up.is_err(), "{pattern}");
+        }
+        let mut out = Vec::new();
+        assert_eq!(Regexp::parse("A").unwrap().replace_all(&text, "b", &mut out), Ok(true));
+        assert_eq!(out.len(), text.len());
+    }
+
+    #[test]
+    fn a_pattern_that_an_event_brings_is_small() {
+        for hostile in
+            [&"(".repeat(2000), &"{".repeat(1 << 20), r"[[:alpha:]]{900}{900}", r"(?=(?:[[:alpha:]]{99}){99})x"]
+        {
+            assert!(Regexp::parse_of_event(hostile).is_err(), "{}", hostile.len());
+        }
+        let deep = format!("{}a{}", "(?:".repeat(240), ")".repeat(240));
+        drop(Regexp::parse_of_event(&deep));
+        let deep = format!("{}a{}", "(?=".repeat(240), ")".repeat(240));
+        drop(Regexp::parse_of_event(&deep));
+        assert!(Regexp::parse_of_event(r"\[(\d+)\](?!x)").is_ok());
+        assert!(Regexp::parse(&"{".repeat(PATTERN_BYTES_MAX)).is_ok());
     }
 
     proptest! {

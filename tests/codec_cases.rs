@@ -53,7 +53,7 @@ fn holds(case: &Value) -> Option<bool> {
             tokens.map(|chunks| chunks.iter().filter_map(Value::as_array).flatten().cloned().collect::<Vec<_>>());
         return Some(tokens.as_ref() == Some(&got));
     }
-    let texts = decode(&Json::new(OnError::Tag), &text);
+    let texts = decode(&Json::new(OnError::Tag, onceline::json::FIELDS_MAX), &text);
     Some(match (&want["events"], &want["json_out"]) {
         (Value::Array(events), _) => *events == parsed(&texts),
         (Value::Number(count), _) => count.as_u64() == Some(texts.len() as u64),

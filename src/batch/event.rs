@@ -310,7 +310,7 @@ impl EventMut<'_> {
         self.batch.events[self.index].json = None;
         self.batch.events[self.index].time = None;
         for entry in entries {
-            let (key, value) = (place(entry.key), Value::Json(place(entry.value)));
+            let (key, value) = (self.batch.plain_key(place(entry.key)), Value::Json(place(entry.value)));
             if self.batch.bytes(key) == b"@metadata" {
                 self.absorb_metadata(value);
             } else {

@@ -228,6 +228,14 @@ impl Batch {
         }
     }
 
+    /// As [`Batch::push_json`], for an object with escapes in its keys.
+    pub fn push_escaped_json(&mut self, raw: Span, offset: u64, whole: Span, base: u32, entries: &[json::Entry]) {
+        self.push_json(raw, offset, whole, base, entries);
+        if let Some(event) = self.events.last() {
+            self.unescape_keys(event.fields);
+        }
+    }
+
     /// The event pushed last is one of several of its record.
     pub fn set_last_part(&mut self, part: Part) {
         if let Some(event) = self.events.last_mut() {
@@ -350,14 +358,20 @@ impl Batch {
         Some((list, keyed))
     }
 
+    /// The key that the text between two quotes is.
+    fn plain_key(&mut self, key: Span) -> Span {
+        if !self.bytes(key).contains(&b'\\') {
+            return key;
+        }
+        let plain = json::unescape(self.bytes(key)).into_owned();
+        self.write(plain.as_bytes())
+    }
+
     fn unescape_keys(&mut self, list: List) {
         let mut at = list.0;
         while at != NONE {
             let Node { key, next, .. } = self.nodes[at as usize];
-            if self.bytes(key).contains(&b'\\') {
-                let plain = json::unescape(self.bytes(key)).into_owned();
-                self.nodes[at as usize].key = self.write(plain.as_bytes());
-            }
+            self.nodes[at as usize].key = self.plain_key(key);
             at = next;
         }
     }

@@ -32,6 +32,7 @@ pub enum OnError {
 
 pub struct Json {
     on_error: OnError,
+    fields_max: usize,
     message: FieldRef,
 }
 
@@ -46,8 +47,8 @@ thread_local! {
 }
 
 impl Json {
-    pub fn new(on_error: OnError) -> Json {
-        Json { on_error, message: FieldRef::top("message") }
+    pub fn new(on_error: OnError, fields_max: usize) -> Json {
+        Json { on_error, fields_max, message: FieldRef::top("message") }
     }
 
     fn record(&self, batch: &mut Batch, record: &Record, utf8: bool, scratch: &mut Scratch) {
@@ -65,10 +66,11 @@ impl Json {
         let base = record.span.start + hole as u32;
         let whole = Span::new(base as usize + scanned.start, scanned.end - scanned.start);
         match (scanned.first, scanned.odd) {
+            (b'{', _) if scratch.scanner.fields() > self.fields_max => self.too_many(batch, record),
             (b'{', false) => batch.push_json(record.span, record.offset, whole, base, &scratch.entries),
             (b'{', true) => {
                 let repaired = json::repair(batch.bytes(whole));
-                push_object(batch, record, &repaired, scratch);
+                self.push_object(batch, record, &repaired, scratch);
             }
             (b'[', odd) => {
                 let text = batch.bytes(whole);
@@ -92,9 +94,27 @@ impl Json {
         }
         let digest = batch.write(&Sha256::digest(batch.bytes(record.span)));
         for (number, (_, element)) in json::members(array).enumerate() {
-            push_object(batch, record, element, scratch);
+            self.push_object(batch, record, element, scratch);
             batch.set_last_part(Part { number: number as u32, record: digest });
         }
+    }
+
+    /// Pushes an object that does not stand in the batch as it is to be stored.
+    fn push_object(&self, batch: &mut Batch, record: &Record, object: &[u8], scratch: &mut Scratch) {
+        scratch.entries.clear();
+        if scratch.scanner.scan(object, true, &mut scratch.entries).is_err() {
+            return;
+        }
+        if scratch.scanner.fields() > self.fields_max {
+            return self.too_many(batch, record);
+        }
+        let whole = batch.write(object);
+        batch.push_escaped_json(record.span, record.offset, whole, whole.start, &scratch.entries);
+    }
+
+    fn too_many(&self, batch: &mut Batch, record: &Record) {
+        let detail = format!("more than {} fields", self.fields_max);
+        batch.push(record.span, record.offset).end(dead(Reason::TooLarge, detail));
     }
 
     fn bad(&self, batch: &mut Batch, record: &Record, bad: Bad) {
@@ -111,15 +131,6 @@ impl Json {
                 event.add_tag("_jsonparsefailure");
             }
         }
-    }
-}
-
-/// Pushes an object that does not stand in the batch as it is to be stored.
-fn push_object(batch: &mut Batch, record: &Record, object: &[u8], scratch: &mut Scratch) {
-    let whole = batch.write(object);
-    scratch.entries.clear();
-    if scratch.scanner.scan(object, true, &mut scratch.entries).is_ok() {
-        batch.push_json(record.span, record.offset, whole, whole.start, &scratch.entries);
     }
 }
 
@@ -145,10 +156,14 @@ mod tests {
     use std::sync::Arc;
 
     fn decode(bytes: &[u8], on_error: OnError) -> Vec<String> {
+        decode_up_to(bytes, on_error, json::FIELDS_MAX)
+    }
+
+    fn decode_up_to(bytes: &[u8], on_error: OnError, fields_max: usize) -> Vec<String> {
         let mut records = Vec::new();
         cut_lines(bytes, 0, &mut records);
         let mut batch = Batch::new(bytes.to_vec(), Arc::default());
-        Json::new(on_error).decode(&mut batch, &records);
+        Json::new(on_error, fields_max).decode(&mut batch, &records);
         let show = |i: usize| match batch.event(i).fate() {
             Fate::Dropped => "dropped".to_string(),
             Fate::Dead(death) => death.reason.to_string(),
@@ -181,6 +196,9 @@ mod tests {
             "{\"h\":3}",
         ];
         assert_eq!(decode(bytes, OnError::DeadLetter), want);
+        let wide = b"{\"a\":1,\"b\":{\"c\":2}}\n{\"a\":[{\"b\":1},{\"c\":{\"d\":1}}]}\n[{\"a\":1,\"b\":2,\"c\":3},{\"a\":1,\"b\":2,\"c\":3,\"d\":4}]\n{\"e\":{\"e\":{\"e\":{\"\\u0065\":1}}}}";
+        let want = ["{\"a\":1,\"b\":{\"c\":2}}", "too-large", "{\"a\":1,\"b\":2,\"c\":3}", "too-large", "too-large"];
+        assert_eq!(decode_up_to(wide, OnError::Tag, 3), want);
         assert_eq!(decode(b"x\"y", OnError::Tag), [r#"{"message":"x\"y","tags":["_jsonparsefailure"]}"#]);
     }
 }

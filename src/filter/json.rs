@@ -6,7 +6,7 @@ use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, View};
 use crate::config::Section;
 use crate::field::FieldRef;
-use crate::json::{Scanner, repair};
+use crate::json::{FIELDS_MAX, Scanner, repair};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -49,6 +49,9 @@ impl Json {
     fn store(&self, event: &mut EventMut<'_>, text: &[u8]) -> bool {
         let (mut scanner, mut entries) = (Scanner::default(), Vec::new());
         let Ok(scanned) = scanner.scan(text, true, &mut entries) else { return false };
+        if scanner.fields() > FIELDS_MAX {
+            return false;
+        }
         let repaired;
         let mut text = text;
         let (mut start, mut end) = (scanned.start, scanned.end);

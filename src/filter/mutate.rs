@@ -302,7 +302,7 @@ fn substitute(event: &mut EventMut<'_>, gsub: &Gsub) -> Result<(), Failed> {
     let needle = match &gsub.needle {
         Needle::Fixed(regexp) => regexp,
         Needle::PerEvent(template) => {
-            made = Regexp::parse(&filled(template, &event.read())).map_err(Failed)?;
+            made = Regexp::parse_of_event(&filled(template, &event.read())).map_err(Failed)?;
             &made
         }
     };

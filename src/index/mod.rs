@@ -25,6 +25,8 @@ pub enum BadName {
 
 pub struct Route {
     template: Template,
+    /// What stands between the placeholders, as [`repaired`] leaves it.
+    fixed: Vec<String>,
     bad_name: BadName,
     /// The name depends on the time alone, and changes with this unit.
     by_time: Option<Unit>,
@@ -67,7 +69,8 @@ impl Names {
 impl Route {
     pub fn new(template: Template, bad_name: BadName) -> Route {
         let by_time = if template.fields().next().is_none() { template.unit().or(Some(Unit::Year)) } else { None };
-        Route { template, bad_name, by_time }
+        let fixed = pattern(&template).split('*').map(plain).collect();
+        Route { template, fixed, bad_name, by_time }
     }
 
     /// The index of an event of this moment; none where it depends on more than the time.
@@ -103,14 +106,33 @@ impl Route {
 
     fn named(&self, name: &[u8], names: &mut Names) -> Result<u32, (Reason, String)> {
         let name = String::from_utf8_lossy(name);
-        match (legal(&name), self.bad_name) {
+        match (legal(&name).and_then(|()| self.visible(&name)), self.bad_name) {
             (Ok(()), _) => Ok(names.place(&name)),
             (Err(why), BadName::DeadLetter) => Err((Reason::BadIndexName, format!("`{name}` {why}"))),
-            (Err(why), BadName::Repair) => match repaired(&name) {
+            (Err(why), BadName::Repair) => match self.repaired(&name) {
                 Some(name) => Ok(names.place(&name)),
-                None => Err((Reason::BadIndexName, format!("`{name}` {why}"))),
+                None => Err((Reason::BadIndexName, format!("`{name}` {why}, and cannot be repaired"))),
             },
         }
+    }
+
+    /// Indices of the engine itself begin with a dot: no event chooses one.
+    fn visible(&self, name: &str) -> Result<(), String> {
+        if name.starts_with('.') && !self.fixed[0].starts_with('.') {
+            return Err("begins with `.`, which [index] name does not".to_string());
+        }
+        Ok(())
+    }
+
+    /// A legal name that the pipeline file allows: the text between its placeholders is still there.
+    fn repaired(&self, name: &str) -> Option<String> {
+        let name = repaired(name, self.fixed[0].starts_with('.'))?;
+        let [first, inner @ .., last] = self.fixed.as_slice() else { return Some(name) };
+        let mut rest = name.strip_prefix(first.as_str())?;
+        for text in inner {
+            rest = &rest[rest.find(text.as_str())? + text.len()..];
+        }
+        rest.ends_with(last.as_str()).then_some(name)
     }
 }
 
@@ -213,10 +235,14 @@ fn forbidden(c: char) -> bool {
     FORBIDDEN.contains(&c) || c.is_control()
 }
 
-fn repaired(name: &str) -> Option<String> {
-    let lower = name.to_lowercase();
-    let mut out: String = lower.chars().map(|c| if forbidden(c) { '-' } else { c }).collect();
-    let legal_start = out.trim_start_matches(['_', '-', '+']).len();
+/// In lower case, with `-` for what is forbidden.
+fn plain(text: &str) -> String {
+    text.to_lowercase().chars().map(|c| if forbidden(c) { '-' } else { c }).collect()
+}
+
+fn repaired(name: &str, may_be_hidden: bool) -> Option<String> {
+    let mut out = plain(name);
+    let legal_start = out.trim_start_matches(|c| matches!(c, '_' | '-' | '+') || c == '.' && !may_be_hidden).len();
     out.drain(..out.len() - legal_start);
     let mut end = out.len().min(NAME_BYTES_MAX);
     while !out.is_char_boundary(end) {
@@ -249,7 +275,41 @@ mod tests {
             (&long, Some(&long[1..])),
         ] {
             assert!(legal(bad).is_err(), "{bad}");
-            assert_eq!(repaired(bad).as_deref(), repair, "{bad}");
+            assert_eq!(repaired(bad, true).as_deref(), repair, "{bad}");
+        }
+    }
+
+    /// The index of an event whose field `t` is `value`.
+    fn route(name: &str, value: &str, bad_name: BadName) -> Option<String> {
+        let mut batch = Batch::new(Vec::new(), Arc::new(Source::default()));
+        let mut event = batch.push(Span::new(0, 0), 0);
+        event.set(&crate::field::FieldRef::top("t"), crate::batch::New::Text(value));
+        event.set_time(Time::EPOCH);
+        let route = Route::new(Template::parse(name).unwrap(), bad_name);
+        let mut names = Names::default();
+        let place = route.find(&batch.event(0), Time::EPOCH, &mut names).ok()?;
+        Some(names.get(place).to_string())
+    }
+
+    #[test]
+    fn no_event_chooses_an_index_that_the_name_does_not_allow() {
+        let long = "x".repeat(300);
+        for (name, value, strict, repair) in [
+            ("%{t}", "a", Some("a"), Some("a")),
+            ("%{t}", ".kibana", None, Some("kibana")),
+            ("%{t}", "..", None, None),
+            (".%{t}", "mine", Some(".mine"), Some(".mine")),
+            ("%{t}-logs", "_", None, None),
+            ("%{t}-logs", "", None, None),
+            ("%{t}-logs", "../A", None, Some("a-logs")),
+            ("app-%{t}-%{+yyyy}", "../A,b", None, Some("app-..-a-b-1970")),
+            ("app-%{t}-%{+yyyy}", &long, None, None),
+            ("App-%{t}", "x", None, Some("app-x")),
+            ("app-%{t}", &long, None, Some(&format!("app-{}", &long[..251]))),
+            ("app-%{t}", "<x-{now/d}>", None, Some("app--x-{now-d}-")),
+        ] {
+            assert_eq!(route(name, value, BadName::DeadLetter).as_deref(), strict, "{name} {value}");
+            assert_eq!(route(name, value, BadName::Repair).as_deref(), repair, "{name} {value}");
         }
     }
 }

@@ -26,6 +26,7 @@ use super::follow::{self, pattern::leaves_out};
 use super::identity::{FileKey, HEAD, Identity, Mark, Position, Print, TAIL, Tail};
 use super::known::{Asked, Found, Known};
 use super::lines::{Bytes, Start};
+use super::ratio::limited;
 use crate::ack::Shared;
 
 /// How many files are read at the same time: enough to hide the opening of small ones.
@@ -224,8 +225,10 @@ impl Text {
         self.file.seek(SeekFrom::Start(0))?;
         let stream: Box<dyn Read + Send> = match self.compression {
             Compression::None => return Ok(()),
-            Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(self.file.try_clone()?))),
-            Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(self.file.try_clone()?)?),
+            Compression::Gzip => Box::new(limited(self.file.try_clone()?, |file| {
+                Ok(flate2::read::MultiGzDecoder::new(BufReader::new(file)))
+            })?),
+            Compression::Zstd => Box::new(limited(self.file.try_clone()?, zstd::stream::read::Decoder::new)?),
         };
         self.stream = Some((stream, 0, Tail::default()));
         Ok(())

@@ -8,6 +8,7 @@ pub mod identity;
 pub mod known;
 pub mod lines;
 pub mod location;
+pub mod ratio;
 pub mod spool;
 pub mod stdin;
 

@@ -212,7 +212,9 @@ const CODECS: &[(&str, BuildCodec)] = &[
     }),
     ("json", |t| {
         let choices = [("dead-letter", json::OnError::DeadLetter), ("tag", json::OnError::Tag)];
-        Some(Box::new(json::Json::new(t.one_of("on_error", &choices).or(json::OnError::DeadLetter))))
+        let on_error = t.one_of("on_error", &choices).or(json::OnError::DeadLetter);
+        let fields_max = t.integer("fields_max", 1..=1_000_000).or(crate::json::FIELDS_MAX);
+        Some(Box::new(json::Json::new(on_error, fields_max)))
     }),
 ];
 

@@ -6,10 +6,12 @@ mod dead_letters;
 mod dirty_bytes;
 mod engines;
 mod following;
+mod hostile;
 mod pipelines;
 mod positions;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod rights;
 mod secrets;
 mod stopping;
 mod tls;

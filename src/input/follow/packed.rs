@@ -4,6 +4,7 @@ use std::io::{self, BufReader, Read};
 
 use super::disk::{OpenFile, read_some};
 use crate::input::identity::{HEAD, Position, Tail};
+use crate::input::ratio::limited;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -36,6 +37,10 @@ impl<F: OpenFile> Read for Stream<F> {
     }
 }
 
+fn buffered<R: Read>(stream: R) -> BufReader<R> {
+    BufReader::with_capacity(64 << 10, stream)
+}
+
 /// Decompressed text from some place on.
 pub struct Text {
     decoder: Box<dyn Read + Send>,
@@ -51,10 +56,14 @@ impl Text {
     /// The text from its beginning on; none if the file is not compressed after all.
     pub fn open(file: impl OpenFile) -> io::Result<Option<Text>> {
         let Some(compression) = Compression::of(&read_some(&file, 0, 4)?) else { return Ok(None) };
-        let stream = BufReader::with_capacity(64 << 10, Stream { file, at: 0 });
+        let stream = Stream { file, at: 0 };
         let mut decoder: Box<dyn Read + Send> = match compression {
-            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),
-            Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(stream)?),
+            Compression::Gzip => {
+                Box::new(limited(stream, |stream| Ok(flate2::bufread::MultiGzDecoder::new(buffered(stream))))?)
+            }
+            Compression::Zstd => {
+                Box::new(limited(stream, |stream| zstd::stream::read::Decoder::with_buffer(buffered(stream)))?)
+            }
         };
         let mut beginning = Vec::with_capacity(HEAD);
         let broken = decoder.by_ref().take(HEAD as u64).read_to_end(&mut beginning).err();

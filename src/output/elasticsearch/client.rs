@@ -13,8 +13,8 @@ use reqwest::{Method, Url};
 use super::login::{Login, basic};
 use super::tls::{self, Files, Tls};
 
-/// An answer longer than this is not read: no bulk request of ours has one.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// An answer longer than this is not read: a request that has one is sent in halves. No answer is decompressed.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// How long a host that failed is passed over while others are there.
 const REST: Duration = Duration::from_secs(10);
