@@ -93,6 +93,24 @@ impl Kept {
     }
 }
 
+/// A secret that is needed to read the rest of the pipeline file: given, or in a file. No command is run for it,
+/// since reading a pipeline file must do nothing.
+pub fn read_now(t: &Section<'_>, key: &'static str, file: &'static str) -> Option<Secret> {
+    let given = t.secret(key).optional();
+    let path = t.path(file).optional();
+    if t.has(key) && t.has(file) {
+        t.fail_at(file, format!("`{file}` and `{key}` cannot both be given"), ());
+    }
+    let Some(path) = path else { return given };
+    match Kept::File(path).get() {
+        Ok(secret) => Some(secret),
+        Err(error) => {
+            t.fail_quoting(file, format!("`{file}`: {error:#}"), ());
+            None
+        }
+    }
+}
+
 fn command_of(t: &Section<'_>, key: &'static str) -> Option<Command> {
     let item = t.item(key).optional()?;
     let mut words = item.texts()?.into_iter();

@@ -26,6 +26,7 @@ use crate::id::logstash::Generation;
 use crate::id::serial::{self, Scratch, Serialization};
 use crate::id::{number, uuid};
 use crate::json;
+use crate::secret;
 
 /// On an event whose value has no fingerprint (Logstash's worker would stop): no address, no text, no such place.
 const FAILURE_TAG: &str = "_fingerprintfailure";
@@ -96,14 +97,14 @@ impl Config {
             source: t.parsed_each("source", FieldRef::parse).or(defaults.source),
             target: t.parsed("target", FieldRef::parse).optional(),
             method: t.one_of("method", &WAYS).or(defaults.method),
-            key: t.secret("key").optional(),
+            key: secret::read_now(t, "key", "key_file"),
             base64encode: t.bool("base64encode").or(false),
             concatenate_sources: t.bool("concatenate_sources").or(false),
             concatenate_all_fields: t.bool("concatenate_all_fields").or(false),
             ecs: t.one_of("ecs_compatibility", &[("disabled", false), ("v1", true), ("v8", true)]).or(false),
             serialization: t.one_of("serialization", &serializations).or(None).unwrap_or(defaults.serialization),
         };
-        if config.method == Way::Network && !t.has("key") {
+        if config.method == Way::Network && !t.has("key") && !t.has("key_file") {
             t.fail_at("method", "IPV4_NETWORK needs `key`, the length of the prefix", "for example: key = \"24\"");
         }
         config

@@ -20,6 +20,7 @@ use crate::ack::Reason;
 use crate::batch::{Batch, EventRef};
 use crate::config::{Help, Section};
 use crate::field::FieldRef;
+use crate::secret;
 use crate::template::Template;
 use crate::time::Time;
 
@@ -165,7 +166,7 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
             None
         }
     };
-    let key = t.secret("key").optional();
+    let key = secret::read_now(t, "key", "key_file");
     let source = t.parsed_each("source", FieldRef::parse).optional();
     let rule = t.parsed("serialization", |name| {
         Serialization::parse(name).ok_or_else(|| format!("`{name}` is none of {}", Serialization::NAMES.join(", ")))
@@ -179,7 +180,7 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
     }
     let scheme = scheme?;
     let Some(method) = method? else {
-        let unused = ["key", "source", "serialization", "repeats"].into_iter().find(|key| t.has(key));
+        let unused = ["key", "key_file", "source", "serialization", "repeats"].into_iter().find(|key| t.has(key));
         if let Some(key) = unused {
             t.fail_at(key, format!("`{key}` has no use with the method UUID, which hashes nothing"), ());
         }
@@ -189,7 +190,7 @@ fn hashed(t: &Section<'_>, kind: Kind, rate: f64, events_in_index: f64) -> Optio
     let digest = match Digest::new(method, key.as_ref().map(|key| key.reveal().as_bytes())) {
         Ok(digest) => digest,
         Err(why) => {
-            t.fail_at("key", why, ());
+            t.fail_at(if t.has("key") { "key" } else { "key_file" }, why, ());
             return None;
         }
     };

@@ -111,7 +111,7 @@ impl Route {
             (Err(why), BadName::DeadLetter) => Err((Reason::BadIndexName, format!("`{name}` {why}"))),
             (Err(why), BadName::Repair) => match self.repaired(&name) {
                 Some(name) => Ok(names.place(&name)),
-                None => Err((Reason::BadIndexName, format!("`{name}` {why}, and cannot be repaired"))),
+                None => Err((Reason::BadIndexName, format!("`{name}` {why}"))),
             },
         }
     }

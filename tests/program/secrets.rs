@@ -207,3 +207,23 @@ fn the_command_line_takes_no_secret() {
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     assert_hidden("check", &format!("{}{}", run.stdout, run.stderr));
 }
+
+#[test]
+fn a_key_in_a_file_makes_the_same_ids() {
+    let stub = Stub::new("");
+    let host = format!("'{}'", stub.url);
+    let explain = |text: &str| {
+        let onceline = Onceline::new(text);
+        std::fs::write(onceline.path("secret"), format!("{SECRET}\n")).expect("write the secret");
+        onceline.explain(EVENTS)
+    };
+    let given = pipeline(&format!("\"{SECRET}\""), "", &host);
+    let kept = pipeline("KEY", "", &host).replace("key = KEY", "key_file = \"{dir}/secret\"");
+    assert_eq!(explain(&given), explain(&kept));
+    let run = Onceline::new(&kept).command("check").run(b"");
+    assert_eq!(run.status, Some(2), "{}", run.stderr);
+    assert_eq!(run.stderr.matches("`key_file`: cannot read").count(), 2, "{}", run.stderr);
+    let both = Onceline::new(&given.replace("key =", "key_file = 'a'\nkey =")).command("check").run(b"");
+    assert!(both.stderr.contains("`key_file` and `key` cannot both be given"), "{}", both.stderr);
+    assert_hidden("check", &both.stderr);
+}
