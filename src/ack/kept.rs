@@ -14,7 +14,7 @@ use crate::input::lines::Rest;
 use crate::input::spool::{self, Written};
 
 /// A larger record of several events is not kept with each of their letters: they would be as large as its square.
-const ARRAY_BYTES_MAX: usize = 16 << 10;
+const PARTED_BYTES_MAX: usize = 16 << 10;
 
 /// The records of one batch. The bytes are moved here once events are made of them, not copied.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ impl Held {
         if letter.raw.is_empty()
             && let Some(record) = self.record_at(letter.offset).map(|record| self.bytes(record))
         {
-            let is_array = self.has_parts && record.trim_ascii_start().starts_with(b"[");
-            if !is_array || record.len() <= ARRAY_BYTES_MAX {
+            // with each of the events that were made of it
+            if !self.has_parts || record.len() <= PARTED_BYTES_MAX {
                 letter.raw = record.to_vec();
             }
         }

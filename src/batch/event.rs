@@ -46,6 +46,16 @@ impl<'a> EventRef<'a> {
         self.event().part.map(|part| (part.number, self.batch.bytes(part.record)))
     }
 
+    /// Whether a filter made it of another event.
+    pub fn is_made(&self) -> bool {
+        self.event().part.is_some_and(|part| part.is_made)
+    }
+
+    /// Whether filters made it, or others of it.
+    pub fn has_family(&self) -> bool {
+        self.event().born > 0 || self.is_made()
+    }
+
     /// Where the record begins in its source, in bytes.
     pub fn offset(&self) -> u64 {
         self.event().offset
@@ -112,6 +122,9 @@ impl<'a> EventRef<'a> {
         out.extend_from_slice(&event.offset.to_be_bytes());
         if let Some(part) = event.part {
             out.extend_from_slice(&part.number.to_be_bytes());
+            if part.is_made {
+                out.extend_from_slice(self.batch.bytes(part.record));
+            }
         }
     }
 
@@ -138,6 +151,30 @@ impl EventMut<'_> {
 
     pub fn get(&self, field: &FieldRef) -> Option<View<'_>> {
         self.read().get(field)
+    }
+
+    /// The value as it is read.
+    pub fn view(&self, value: Value) -> View<'_> {
+        self.batch.view(value)
+    }
+
+    /// How many bytes are stored of it.
+    pub fn source_bytes(&mut self) -> usize {
+        let mut draft = self.take_draft();
+        self.read().write_source(&mut draft);
+        let bytes = draft.len();
+        self.keep_draft(draft);
+        bytes
+    }
+
+    /// How many events its batch has, with those made in it.
+    pub fn batch_len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Another event of its batch.
+    pub fn other(&mut self, index: usize) -> EventMut<'_> {
+        EventMut { batch: self.batch, index }
     }
 
     /// Ends the event: nothing more happens to it but what `fate` says.
@@ -201,6 +238,46 @@ impl EventMut<'_> {
             }
         }
         true
+    }
+
+    /// The value of a field, to be put elsewhere in the same event or in one that is made of it.
+    pub fn peek(&mut self, field: &FieldRef) -> Option<Value> {
+        let (last, way) = field.path().split_last()?;
+        self.get(field)?;
+        let parent = self.walk(field.is_metadata(), way, false)?;
+        let list = self.batch.head(parent);
+        let node =
+            if self.is_array(parent) { self.batch.nth(list, last)? } else { self.batch.find(list, last.as_bytes())? };
+        Some(self.batch.nodes[node as usize].value)
+    }
+
+    /// The elements of an array, to be put elsewhere, each once; none if the value is no array.
+    pub fn elements(&mut self, value: Value) -> Option<Vec<Value>> {
+        let (list, false) = self.batch.expand(value)? else { return None };
+        Some(self.batch.chain(list).map(|node| self.batch.nodes[node as usize].value).collect())
+    }
+
+    /// Where the text of a value stands, without escapes; none if it is no text.
+    pub fn text_span(&mut self, value: Value) -> Option<Span> {
+        match value {
+            Value::Text(span) => Some(span),
+            Value::Json(span) => match self.batch.bytes(span) {
+                [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => {
+                    Some(Span { start: span.start + 1, len: span.len - 2 })
+                }
+                quoted @ [b'"', ..] => {
+                    let text = View::of_json(quoted).as_text()?.to_owned();
+                    Some(self.batch.write(text.as_bytes()))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Bytes of the batch.
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        self.batch.bytes(span)
     }
 
     /// Removes a field and gives its value, to be put elsewhere in the same event.

@@ -5,6 +5,7 @@
 //! kept as text until somebody writes inside it. Knows no stage: codecs fill a batch, filters change its events,
 //! the id, the index and the output read them.
 
+mod born;
 mod event;
 mod view;
 
@@ -91,13 +92,15 @@ pub struct Death {
     pub detail: String,
 }
 
-/// What an event is of a record that holds several: without the digest, each would have to be hashed with the whole
-/// record.
+/// What an event is of a record that holds several, or of an event that a filter made several of: without the
+/// digest, each would have to be hashed with the whole record.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub number: u32,
-    /// The SHA-256 of the record.
+    /// The SHA-256 of the record, or of the part that it was made of.
     pub record: Span,
+    /// A filter made it.
+    pub is_made: bool,
 }
 
 #[derive(Debug)]
@@ -110,8 +113,18 @@ struct Event {
     offset: u64,
     /// Which part of its record, where a record holds several events.
     part: Option<Part>,
+    /// How many events were made of it.
+    born: u32,
     time: Option<Time>,
     fate: Fate,
+}
+
+impl Event {
+    /// An event without fields.
+    fn new(raw: Span, offset: u64) -> Event {
+        let (fields, metadata) = (List(NONE), List(NONE));
+        Event { raw, json: None, fields, metadata, offset, part: None, born: 0, time: None, fate: Fate::Live }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +140,8 @@ pub struct Batch {
     draft: Vec<u8>,
     /// A record holds several events.
     has_parts: bool,
+    /// The events that filters made and that do not stand in their places yet: behind which event each belongs.
+    born: Vec<usize>,
 }
 
 impl Batch {
@@ -139,6 +154,7 @@ impl Batch {
     pub fn refill(&mut self, bytes: Buffer, source: Arc<Source>) {
         (self.bytes, self.source) = (bytes, source);
         self.events.clear();
+        self.born.clear();
         self.nodes.clear();
         self.has_parts = false;
     }
@@ -204,8 +220,7 @@ impl Batch {
 
     /// Adds an event without fields, made of the record `raw` that begins at `offset` of its source.
     pub fn push(&mut self, raw: Span, offset: u64) -> EventMut<'_> {
-        let (fields, metadata) = (List(NONE), List(NONE));
-        self.events.push(Event { raw, json: None, fields, metadata, offset, part: None, time: None, fate: Fate::Live });
+        self.events.push(Event::new(raw, offset));
         EventMut { index: self.events.len() - 1, batch: self }
     }
 
@@ -221,8 +236,7 @@ impl Batch {
             self.nodes.push(Node { key, value, next });
         }
         let fields = List(if entries.is_empty() { NONE } else { first });
-        let (none, json) = (List(NONE), Some(whole));
-        self.events.push(Event { raw, json, fields, metadata: none, offset, part: None, time: None, fate: Fate::Live });
+        self.events.push(Event { json: Some(whole), fields, ..Event::new(raw, offset) });
         if metadata {
             self.lift_metadata(self.events.len() - 1);
         }

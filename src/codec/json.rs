@@ -95,7 +95,7 @@ impl Json {
         let digest = batch.write(&Sha256::digest(batch.bytes(record.span)));
         for (number, (_, element)) in json::members(array).enumerate() {
             self.push_object(batch, record, element, scratch);
-            batch.set_last_part(Part { number: number as u32, record: digest });
+            batch.set_last_part(Part { number: number as u32, record: digest, is_made: false });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Filters change events, one at a time, in the order of the pipeline file. A [`Step`] is a filter with its `when`
 //! and with the options that all filters have.
 
+pub mod clone;
 pub mod common;
 mod convert;
 pub mod date;
@@ -8,6 +9,7 @@ pub mod drop;
 pub mod fingerprint;
 pub mod json;
 pub mod mutate;
+pub mod split;
 
 use crate::batch::{Batch, EventMut, EventRef, Fate};
 use crate::condition::{Condition, Fault};
@@ -27,7 +29,8 @@ pub struct Clock {
 /// What a filter did with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It did its work: `add_field`, `add_tag`, `remove_field` and `remove_tag` follow.
+    /// It did its work: `add_field`, `add_tag`, `remove_field` and `remove_tag` follow, as they do for each event
+    /// that it made.
     Matched,
     Unmatched,
     Drop,
@@ -43,11 +46,13 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 
 /// Every filter there is, by its name in pipeline files.
 pub const KINDS: &[(&str, Read)] = &[
+    ("clone", |t| boxed(t, "clones", clone::Config::read(t).map(clone::Clone::build))),
     ("date", |t| boxed(t, "match", date::Config::read(t).map(date::Date::build))),
     ("drop", |t| boxed(t, "percentage", drop::Config::read(t).map(drop::Drop::build))),
     ("fingerprint", |t| boxed(t, "type", Some(fingerprint::build(fingerprint::Config::read(t))))),
     ("json", |t| boxed(t, "source", json::Config::read(t).map(json::Json::build))),
     ("mutate", |t| boxed(t, "type", mutate::Config::read(t).map(mutate::Mutate::build))),
+    ("split", |t| boxed(t, "field", split::Config::read(t).map(split::Split::build))),
 ];
 
 /// What cannot be built is shown at `key`.
@@ -83,7 +88,8 @@ pub fn read(t: &Section<'_>) -> Option<Step> {
 }
 
 impl Step {
-    /// Changes each live event of the batch that meets the condition.
+    /// Changes each live event of the batch that meets the condition. What is made of an event stands behind it
+    /// afterwards.
     pub fn apply(&self, batch: &mut Batch, clock: &Clock) {
         batch.set_now(clock.now);
         for index in 0..batch.len() {
@@ -100,6 +106,7 @@ impl Step {
                 }
             }
         }
+        batch.arrange();
     }
 
     fn meets(&self, event: &EventRef<'_>) -> Result<bool, Fault> {
@@ -107,7 +114,12 @@ impl Step {
     }
 
     fn change(&self, event: &mut EventMut<'_>, clock: &Clock) {
-        match self.filter.apply(event, clock) {
+        let before = event.batch_len();
+        let applied = self.filter.apply(event, clock);
+        for made in before..event.batch_len() {
+            self.common.apply(&mut event.other(made));
+        }
+        match applied {
             Applied::Matched => self.common.apply(event),
             Applied::Unmatched => {}
             Applied::Drop => event.end(Fate::Dropped),

@@ -55,6 +55,21 @@ impl Ids {
         }
     }
 
+    /// Writes the id of an event that a filter made, once [`Ids::write`] has given it that of another event of its
+    /// record: it differs from every other, if ids are made of a hash. The user's own field is taken as it is.
+    pub fn write_apart(
+        &self,
+        event: &EventRef<'_>,
+        time: Time,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), (Reason, String)> {
+        let Ids::Made(recipe) = self else { return Ok(()) };
+        out.clear();
+        let written = recipe.write_apart(event, time, scratch, out);
+        written.map_err(|refused| (refused.reason(), refused.to_string()))
+    }
+
     /// Writes the event's id; false where only the engine will know it. When it refuses, `out` may hold a part.
     pub fn write(
         &self,

@@ -20,6 +20,7 @@ const MARK: u8 = 0xff;
 const V1: u8 = 1;
 const KEEP: u8 = b'k';
 const PART: u8 = b'p';
+const APART: u8 = b'a';
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serialization {
@@ -238,6 +239,19 @@ impl Content {
         Ok(())
     }
 
+    /// The digest of an event that a filter made, where without its place it would be that of another.
+    pub fn digest_apart(
+        &self,
+        event: &EventRef<'_>,
+        digest: &Digest,
+        scratch: &mut Scratch,
+        out: &mut [u8; DIGEST_BYTES_MAX],
+    ) -> Result<usize, Refused> {
+        self.write(event, scratch)?;
+        apart(event, &mut scratch.bytes);
+        Ok(digest.digest(&scratch.bytes, out))
+    }
+
     /// One field; says whether there was anything to hash.
     fn one(&self, event: &EventRef<'_>, field: &FieldRef, sort: &mut Sort, out: &mut Vec<u8>) -> bool {
         match (self.serialization, event.get(field)) {
@@ -295,12 +309,26 @@ fn time_of(event: &EventRef<'_>, field: &FieldRef) -> Option<Time> {
 
 /// Puts the place in the source behind the content: `0xFF k`, the content's length, the content, the place.
 fn keep(event: &EventRef<'_>, bytes: &mut Vec<u8>) {
+    wrap(KEEP, bytes);
+    event.position(bytes);
+}
+
+/// Puts the place among the events of its record behind the content: `0xFF a`, the content's length, the content,
+/// and what [`part`] writes.
+fn apart(event: &EventRef<'_>, bytes: &mut Vec<u8>) {
+    wrap(APART, bytes);
+    if let Some((number, record)) = event.part() {
+        part(number, record, bytes);
+    }
+}
+
+/// Puts the mark, the kind and the content's length before the content.
+fn wrap(kind: u8, bytes: &mut Vec<u8>) {
     let content = bytes.len();
-    bytes.extend_from_slice(&[MARK, KEEP]);
+    bytes.extend_from_slice(&[MARK, kind]);
     length(content, bytes);
     let front = bytes.len() - content;
     bytes.rotate_right(front);
-    event.position(bytes);
 }
 
 /// Several fields by `v1`: the mark, and then each field with its path and its value, in the order given.

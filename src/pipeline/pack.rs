@@ -1,6 +1,7 @@
 //! Packs a batch for the output: each live event gets its id and its index, and its bytes in the body; each other
 //! event gets its letter or is counted as dropped.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Pipeline;
@@ -43,16 +44,46 @@ pub struct Packer<'a> {
     scratch: id::Scratch,
     digests: id::Digests,
     bodies: Pool,
+    family: Family,
+}
+
+/// The ids of the events that filters made of one record, and of the event that they were made of.
+#[derive(Default)]
+struct Family {
+    record: Option<usize>,
+    ids: HashSet<(u32, Vec<u8>)>,
+}
+
+impl Family {
+    /// Whether no event of the record has this id in this index; it has it now.
+    fn is_first(&mut self, event: &EventRef<'_>, index: u32, id: &[u8]) -> bool {
+        let record = event.raw().as_ptr().addr();
+        if self.record.replace(record) != Some(record) {
+            self.ids.clear();
+        }
+        self.ids.insert((index, id.to_vec()))
+    }
 }
 
 impl<'a> Packer<'a> {
     pub fn new(pipeline: &'a Pipeline, form: Form) -> Packer<'a> {
         let (names, scratch, digests) = (Names::default(), id::Scratch::default(), id::Digests::default());
-        Packer { pipeline, form, names, heads: Vec::new(), id: Vec::new(), scratch, digests, bodies: Pool::default() }
+        Packer {
+            pipeline,
+            form,
+            names,
+            heads: Vec::new(),
+            id: Vec::new(),
+            scratch,
+            digests,
+            bodies: Pool::default(),
+            family: Family::default(),
+        }
     }
 
     /// Begins a batch: what is done for all its events at once.
     pub fn begin(&mut self, batch: &Batch) {
+        self.family.record = None;
         self.pipeline.ids.digest(batch, &mut self.scratch, &mut self.digests);
     }
 
@@ -90,6 +121,9 @@ impl<'a> Packer<'a> {
         self.id.clear();
         let has_id = self.pipeline.ids.write(event, time, &self.digests, &mut self.id)?;
         let index = self.pipeline.route.find(event, time, &mut self.names)?;
+        if event.has_family() && has_id && !self.family.is_first(event, index, &self.id) && event.is_made() {
+            self.pipeline.ids.write_apart(event, time, &mut self.scratch, &mut self.id)?;
+        }
         Ok(Address { index, has_id })
     }
 
