@@ -52,7 +52,7 @@ impl fmt::Display for Runaway {
 }
 
 /// Where a match and its groups stand.
-type Groups = Vec<Option<(usize, usize)>>;
+pub type Groups = Vec<Option<(usize, usize)>>;
 
 impl Regexp {
     pub fn parse(text: &str) -> Result<Regexp, String> {
@@ -140,7 +140,8 @@ impl Regexp {
         Ok(any)
     }
 
-    fn groups_from(&self, text: &str, from: usize) -> Result<Option<Groups>, Runaway> {
+    /// The first match at `from` or behind, and its groups.
+    pub fn groups_from(&self, text: &str, from: usize) -> Result<Option<Groups>, Runaway> {
         match &self.engine {
             Engine::Linear(regex) => {
                 let found = regex.captures_at(text, from);

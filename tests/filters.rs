@@ -208,6 +208,26 @@ fn json_case(case: &Value) -> Option<Result<(), String>> {
     Some(check_event(&event_of(&batch), &case["want"], &before))
 }
 
+fn dissect(case: &Value) -> Option<Result<(), String>> {
+    let want = &case["want"];
+    let step = match (step_of("dissect", &case["config"]), want["config_error"] == true) {
+        (Ok(_), true) => return Some(Err("no error".to_string())),
+        (Err(_), true) => return Some(Ok(())),
+        (step, false) => step,
+    };
+    let mut batch = batch_of(&case["in"].to_string());
+    match step {
+        Err(report) => return Some(Err(report)),
+        Ok(step) => step.apply(&mut batch, &clock(case)),
+    }
+    Some(check_event(&event_of(&batch), want, &case["in"]))
+}
+
+#[test]
+fn logstash_dissect_cases() {
+    check_cases("dissect", 30, dissect);
+}
+
 #[test]
 fn logstash_sprintf_cases() {
     check_cases("sprintf", 42, sprintf);
@@ -246,6 +266,46 @@ fn check(toml: &str, event: &str, want: &str) {
     batch.event(0).write_source(&mut out);
     let got = if matches!(batch.event(0).fate(), Fate::Dropped) { b"dropped".to_vec() } else { out };
     assert_eq!(String::from_utf8(got).unwrap(), want, "{toml} on {event}");
+}
+
+#[test]
+fn kv() {
+    let check_kv = |options: &str, text: &str, want: &str| {
+        let event = json!({ "m": text }).to_string();
+        let want = if want.is_empty() { event.clone() } else { format!("{},{want}}}", &event[..event.len() - 1]) };
+        check(&format!("type = 'kv'\nsource = 'm'\n{options}"), &event, &want);
+    };
+    check_kv(
+        "",
+        "a=1 b = 2  c=\"x y\" d='q' e=[1 2] f=(g) h=<i> j= k",
+        r#""a":"1","b":"2","c":"x y","d":"q","e":"1 2","f":"g","h":"i","j":"k""#,
+    );
+    check_kv("", "no pair", "");
+    check_kv("", "a=1 a=2 a=1", r#""a":["1","2","1"]"#);
+    check_kv("allow_duplicate_values = false", "a=1 a=2 a=1", r#""a":["1","2"]"#);
+    check_kv("whitespace = 'strict'\nallow_empty_values = true", "a= b=1", r#""a":"","b":"1""#);
+    check_kv(
+        "field_split = '&?'\ntarget = '[url][args]'",
+        "?pin=12~0&d=1&oq=b c",
+        r#""url":{"args":{"pin":"12~0","d":"1","oq":"b c"}}"#,
+    );
+    check_kv("field_split_pattern = ':+'", "k1=v1:k2=v2::k3=v3", r#""k1":"v1","k2":"v2","k3":"v3""#);
+    check_kv("value_split = ':'\nprefix = 'p_'", "a:1 b:2", r#""p_a":"1","p_b":"2""#);
+    check_kv("value_split_pattern = '=>'", "a=>1 b=>2", r#""a":"1","b":"2""#);
+    check_kv(
+        "include_keys = ['a', 'c']\nexclude_keys = ['c']\ndefault_keys = { z = 'last', a = 'x' }",
+        "a=1 b=2 c=3",
+        r#""z":"last","a":"1""#,
+    );
+    check_kv(
+        "trim_value = '<>,'\ntrim_key = '_'\ntransform_key = 'uppercase'\ntransform_value = 'capitalize'\ninclude_brackets = false",
+        "_a_=<hello>, b=wORLD,",
+        r#""A":"Hello","B":"World""#,
+    );
+    check_kv("remove_char_value = 'l'\nremove_char_key = '-'", "a-b=hello", r#""ab":"heo""#);
+    check_kv("recursive = true", "a=\"b=1 c=2\" d=3", r#""a":{"b":"1","c":"2"},"d":"3""#);
+    check_kv(r"field_split = ' '", r"a=b\ c d=\[e", r#""a":"b\\ c","d":"\\[e""#);
+    check_kv("", "[x][y]=1 [z=2", r#""x":{"y":"1"},"[z":"2""#);
 }
 
 #[test]

@@ -275,6 +275,11 @@ impl EventMut<'_> {
         }
     }
 
+    /// Writes text that fields can be set to.
+    pub fn write(&mut self, text: &[u8]) -> Span {
+        self.batch.write(text)
+    }
+
     /// Bytes of the batch.
     pub fn bytes(&self, span: Span) -> &[u8] {
         self.batch.bytes(span)

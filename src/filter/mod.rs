@@ -5,9 +5,11 @@ pub mod clone;
 pub mod common;
 mod convert;
 pub mod date;
+pub mod dissect;
 pub mod drop;
 pub mod fingerprint;
 pub mod json;
+pub mod kv;
 pub mod mutate;
 pub mod split;
 
@@ -48,9 +50,11 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 pub const KINDS: &[(&str, Read)] = &[
     ("clone", |t| boxed(t, "clones", clone::Config::read(t).map(clone::Clone::build))),
     ("date", |t| boxed(t, "match", date::Config::read(t).map(date::Date::build))),
+    ("dissect", |t| boxed(t, "mapping", dissect::Config::read(t).map(dissect::Dissect::build))),
     ("drop", |t| boxed(t, "percentage", drop::Config::read(t).map(drop::Drop::build))),
     ("fingerprint", |t| boxed(t, "type", Some(fingerprint::build(fingerprint::Config::read(t))))),
     ("json", |t| boxed(t, "source", json::Config::read(t).map(json::Json::build))),
+    ("kv", |t| boxed(t, "field_split", kv::Config::read(t).map(kv::Kv::build))),
     ("mutate", |t| boxed(t, "type", mutate::Config::read(t).map(mutate::Mutate::build))),
     ("split", |t| boxed(t, "field", split::Config::read(t).map(split::Split::build))),
 ];
