@@ -309,6 +309,75 @@ fn kv() {
 }
 
 #[test]
+fn smaller_filters() {
+    for (toml, event, want) in [
+        (
+            "type = 'syslog_pri'",
+            r#"{"syslog_pri":"174"}"#,
+            r#"{"syslog_pri":"174","syslog_severity_code":6,"syslog_facility_code":21,"syslog_facility":"local5","syslog_severity":"informational"}"#,
+        ),
+        ("type = 'syslog_pri'\nuse_labels = false", "{}", r#"{"syslog_severity_code":5,"syslog_facility_code":1}"#),
+        (
+            "type = 'syslog_pri'",
+            r#"{"syslog_pri":[192]}"#,
+            r#"{"syslog_pri":[192],"syslog_severity_code":0,"syslog_facility_code":24,"tags":["_syslogpriparsefailure"]}"#,
+        ),
+        (
+            "type = 'syslog_pri'",
+            r#"{"syslog_pri":"x"}"#,
+            r#"{"syslog_pri":"x","syslog_severity_code":0,"syslog_facility_code":0,"syslog_facility":"kernel","syslog_severity":"emergency"}"#,
+        ),
+        (
+            "type = 'syslog_pri'\necs_compatibility = 'v8'\nseverity_labels = ['a','b','c','d']",
+            r#"{"log":{"syslog":{"priority":13}}}"#,
+            r#"{"log":{"syslog":{"priority":13,"severity":{"code":5},"facility":{"code":1,"name":"user-level"}}}}"#,
+        ),
+        ("type = 'uuid'\ntarget = 'a'", r#"{"a":"x"}"#, r#"{"a":"x"}"#),
+        (
+            "type = 'truncate'\nlength_bytes = 3\nadd_tag = 't'",
+            r#"{"a":"aéé","b":["abcd",1234,{"x":"abcd"}],"c":{"d":"abcd"},"@timestamp":"2026-01-01T00:00:00Z"}"#,
+            r#"{"a":"aé","b":["abc",1234,{"x":"abcd"}],"c":{"d":"abc"},"@timestamp":"2026-01-01T00:00:00Z","tags":["t"]}"#,
+        ),
+        (
+            "type = 'truncate'\nlength_bytes = 3\nfields = ['a', '[c][d]', 'z']\nadd_tag = 't'",
+            r#"{"a":"abc","b":"abcd","c":{"d":7}}"#,
+            r#"{"a":"abc","b":"abcd","c":{"d":7}}"#,
+        ),
+        ("type = 'urldecode'", r#"{"message":"a%20b%C3%a9+%2","c":"%41"}"#, r#"{"message":"a bé+%2","c":"%41"}"#),
+        (
+            "type = 'urldecode'\nall_fields = true\ncharset = 'ISO-8859-1'",
+            r#"{"m":["%E9",{"k%41":"%41"}],"n":1}"#,
+            r#"{"m":["é",{"k%41":"A"}],"n":1}"#,
+        ),
+        ("type = 'urldecode'\nfield = 'x'\nadd_tag = 't'", "{}", r#"{"tags":["t"]}"#),
+        ("type = 'prune'", r#"{"a":1,"%{b}":2}"#, r#"{"a":1}"#),
+        ("type = 'prune'\nwhitelist_names = ['^a$', 'b']", r#"{"a":1,"ab":2,"ac":3,"%{b}":4}"#, r#"{"a":1,"ab":2}"#),
+        ("type = 'prune'\nblacklist_names = ['^a']", r#"{"a":1,"ab":2,"c":3}"#, r#"{"c":3}"#),
+        (
+            "type = 'prune'\nwhitelist_values = { a = '^x', b = '5', c = 'z' }",
+            r#"{"a":["xa","y"],"b":50,"c":["q"],"d":1}"#,
+            r#"{"a":["xa"],"b":50,"d":1}"#,
+        ),
+        (
+            "type = 'prune'\nblacklist_values = { a = '^x', b = '5' }",
+            r#"{"a":["xa","y"],"b":50,"d":1}"#,
+            r#"{"a":["y"],"d":1}"#,
+        ),
+        (
+            "type = 'prune'\ninterpolate = true\nblacklist_names = ['^%{n}_']\nblacklist_values = { '%{k}' = '%{v}' }",
+            r#"{"n":"a","a_b":1,"k":"c","v":"x","c":"axb"}"#,
+            r#"{"n":"a","k":"c","v":"x"}"#,
+        ),
+    ] {
+        check(toml, event, want);
+    }
+    let mut batch = batch_of(r#"{"a":"x"}"#);
+    step("[[filter]]\ntype = 'uuid'\ntarget = 'a'\noverwrite = true").unwrap().apply(&mut batch, &clock(&Value::Null));
+    let made = event_of(&batch)["a"].as_str().unwrap().to_string();
+    assert_eq!((made.len(), made.as_bytes()[14]), (36, b'4'), "{made}");
+}
+
+#[test]
 fn conditions_and_common_options() {
     let add = "type = 'mutate'\nadd_tag = 't'\n";
     check(&format!("{add}when = '[a] == 1'"), r#"{"a":1}"#, r#"{"a":1,"tags":["t"]}"#);

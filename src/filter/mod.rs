@@ -11,7 +11,12 @@ pub mod fingerprint;
 pub mod json;
 pub mod kv;
 pub mod mutate;
+pub mod prune;
 pub mod split;
+pub mod syslog_pri;
+pub mod truncate;
+pub mod urldecode;
+pub mod uuid;
 
 use crate::batch::{Batch, EventMut, EventRef, Fate};
 use crate::condition::{Condition, Fault};
@@ -56,7 +61,12 @@ pub const KINDS: &[(&str, Read)] = &[
     ("json", |t| boxed(t, "source", json::Config::read(t).map(json::Json::build))),
     ("kv", |t| boxed(t, "field_split", kv::Config::read(t).map(kv::Kv::build))),
     ("mutate", |t| boxed(t, "type", mutate::Config::read(t).map(mutate::Mutate::build))),
+    ("prune", |t| boxed(t, "type", prune::Config::read(t).map(prune::Prune::build))),
     ("split", |t| boxed(t, "field", split::Config::read(t).map(split::Split::build))),
+    ("syslog_pri", |t| boxed(t, "type", syslog_pri::Config::read(t).map(syslog_pri::SyslogPri::build))),
+    ("truncate", |t| boxed(t, "type", truncate::Config::read(t).map(truncate::Truncate::build))),
+    ("urldecode", |t| boxed(t, "field", urldecode::Config::read(t).map(urldecode::Urldecode::build))),
+    ("uuid", |t| boxed(t, "target", uuid::Config::read(t).map(uuid::Uuid::build))),
 ];
 
 /// What cannot be built is shown at `key`.
