@@ -20,7 +20,8 @@
 //! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
 //! - [`codec`]: records as events: `plain`, `json`
 //! - [`batch`]: what flows: many events over one buffer
-//! - [`filter`]: changes events: `date`, `drop`, `fingerprint`, `json`, `mutate`; with [`condition`] for `when`
+//! - [`filter`]: changes events, or makes several of one, with [`condition`] for `when`; a file each, named as in
+//!   pipeline files
 //! - [`stamp`]: the event's own time, and the accepted window
 //! - [`id`]: which bytes are hashed, how, and the id that is made of the digest and the time
 //! - [`index`]: the index by the event itself
@@ -28,8 +29,8 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved and saved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`regexp`] (Ruby's patterns), [`pool`] (buffers used again),
-//! [`disk`] (what must last), [`secret`] (where secrets are kept).
+//! (`%{field}`), [`json`] (scanning without a tree), [`mod@csv`] (its lines), [`regexp`] (Ruby's patterns), [`pool`]
+//! (buffers used again), [`disk`] (what must last), [`secret`] (where secrets are kept).
 //! [`mod@bench`] measures ids and the whole way.
 //!
 //! # One word per thing
@@ -108,6 +109,7 @@ pub mod output;
 pub mod ack;
 
 pub mod bench;
+pub mod csv;
 pub mod date;
 pub mod disk;
 pub mod field;

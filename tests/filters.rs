@@ -378,6 +378,113 @@ fn smaller_filters() {
 }
 
 #[test]
+fn csv() {
+    for (options, text, want) in [
+        ("", "a,,\"\"", r#""column1":"a","column2":null,"column3":"""#),
+        ("columns = ['x', '[y][z]']\ntarget = 't'", "1,2,3", r#""t":{"x":"1","y":{"z":"2"},"column3":"3"}"#),
+        ("columns = ['x']\nautogenerate_column_names = false", "1,2", r#""x":"1""#),
+        ("skip_empty_columns = true", ",1,\"\"", r#""column2":"1""#),
+        ("separator = ';'\nquote_char = \"'\"", "'a;b';c", r#""column1":"a;b","column2":"c""#),
+        (
+            "columns = ['a', 'b', 'c', 'd', 'e']\nconvert = { a = 'integer', b = 'float', c = 'boolean', d = 'integer', e = 'date_time' }",
+            "007,1.50,TRUE,x,2026-01-02T03:04:05Z",
+            r#""a":7,"b":1.5,"c":true,"d":"x","e":"2026-01-02T03:04:05.000Z""#,
+        ),
+        ("", "a\"b", r#""tags":["_csvparsefailure"]"#),
+        ("", "", r#""tags":["_csvparsefailure"]"#),
+        ("skip_empty_rows = true", "", r#""tags":["_csvskippedemptyfield"]"#),
+        ("columns = ['a']\nskip_header = true", "b", r#""a":"b""#),
+        ("columns = ['a', 'b']\nskip_header = true", "a,b", "dropped"),
+    ] {
+        let event = json!({ "m": text }).to_string();
+        let all = format!("{},{want}}}", &event[..event.len() - 1]);
+        check(&format!("type = 'csv'\nsource = 'm'\n{options}"), &event, if want == "dropped" { want } else { &all });
+    }
+    check("type = 'csv'\nsource = 'z'\nadd_tag = 't'", "{}", "{}");
+}
+
+#[test]
+fn translate() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("dictionary_path = '{}'\nsource = 's'", path.display())
+    };
+    let inline = "dictionary = { 200 = 'OK', a = [1], '^x' = 'ex' }\nsource = 's'";
+    for (options, event, want) in [
+        (inline, r#"{"s":200}"#, r#"{"s":200,"translation":"OK"}"#),
+        (inline, r#"{"s":["a","b"]}"#, r#"{"s":["a","b"],"translation":[1]}"#),
+        (inline, r#"{"s":"xy"}"#, r#"{"s":"xy"}"#),
+        (inline, r#"{"z":1}"#, r#"{"z":1}"#),
+        (&format!("{inline}\nregex = true\ntarget = 't'"), r#"{"s":"xy"}"#, r#"{"s":"xy","t":"ex"}"#),
+        (&format!("{inline}\nexact = false"), r#"{"s":"is 200"}"#, r#"{"s":"is 200","translation":"is OK"}"#),
+        (&format!("{inline}\nfallback = 'no %{{s}}'"), r#"{"s":"q"}"#, r#"{"s":"q","translation":"no q"}"#),
+        (&format!("{inline}\ntarget = 't'"), r#"{"s":200,"t":1}"#, r#"{"s":200,"t":1}"#),
+        (&format!("{inline}\ntarget = 't'\noverride = true"), r#"{"s":200,"t":1}"#, r#"{"s":200,"t":"OK"}"#),
+        (&format!("{inline}\necs_compatibility = 'v8'\nadd_tag = 'x'"), r#"{"s":"q"}"#, r#"{"s":"q","tags":["x"]}"#),
+        (&format!("{inline}\ntarget = '[s]'"), r#"{"s":"200"}"#, r#"{"s":"OK"}"#),
+        (&format!("{inline}\niterate_on = 's'"), r#"{"s":["200",7]}"#, r#"{"s":["200",7],"translation":["OK",null]}"#),
+        (
+            &format!("{inline}\niterate_on = 'l'\ntarget = 't'\nfallback = '-'"),
+            r#"{"l":[{"s":"200"},{"q":1},{"s":"z"}]}"#,
+            r#"{"l":[{"s":"200","t":"OK"},{"q":1},{"s":"z","t":"-"}]}"#,
+        ),
+        (&file("d.json", r#"{"k":{"deep":1}}"#), r#"{"s":"k"}"#, r#"{"s":"k","translation":{"deep":1}}"#),
+        (&file("d.csv", "k,v\n\"a,b\",\n"), r#"{"s":"a,b"}"#, r#"{"s":"a,b","translation":null}"#),
+        (&file("d.yml", "k: [1, two]\n200: OK\n"), r#"{"s":200}"#, r#"{"s":200,"translation":"OK"}"#),
+        (&file("e.yaml", "k: [1, two, 2.5]\n"), r#"{"s":"k"}"#, r#"{"s":"k","translation":[1,"two",2.5]}"#),
+    ] {
+        check(&format!("type = 'translate'\n{options}"), event, want);
+    }
+    for (options, said) in [
+        (file("d.txt", ""), "ends neither in"),
+        (file("bad.json", "[1]"), "cannot be used"),
+        (file("bad.csv", "a\"b"), "line 1: a quote within a field"),
+        (file("bad.yml", "a: [1"), "cannot be used"),
+        ("source = 's'\ndictionary_path = '/no/such.json'".to_string(), "cannot read the dictionary"),
+        ("source = 's'\nregex = true\ndictionary = { '(' = 1 }".to_string(), "is no pattern"),
+    ] {
+        let Err(report) = step(&format!("[[filter]]\ntype = 'translate'\n{options}")) else { panic!("{options}") };
+        assert!(report.contains(said), "{options}: {report}");
+    }
+}
+
+/// A dictionary that changes is read again; one that breaks is kept as it was.
+#[test]
+fn translate_reads_a_file_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.json");
+    let write = |text: &str, age: u64| {
+        std::fs::write(&path, text).unwrap();
+        let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000 + age);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+    };
+    write(r#"{"a":1,"b":1}"#, 0);
+    let toml = "[[filter]]\ntype = 'translate'\nsource = 's'\nrefresh_interval = 1\nrefresh_behaviour = 'replace'\n";
+    let step = step(&format!("{toml}dictionary_path = '{}'", path.display())).unwrap();
+    let ask = |key: &str| {
+        let mut batch = batch_of(&json!({ "s": key }).to_string());
+        step.apply(&mut batch, &clock(&Value::Null));
+        event_of(&batch)["translation"].clone()
+    };
+    assert_eq!(ask("a"), 1);
+    let until = |key: &str, want: Value| {
+        let started = std::time::Instant::now();
+        while ask(key) != want {
+            assert!(started.elapsed().as_secs() < 60, "{key} is not {want}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    write(r#"{"a":2}"#, 10);
+    until("a", json!(2));
+    assert_eq!(ask("b"), Value::Null);
+    write("{", 20);
+    write(r#"{"a":3}"#, 30);
+    until("a", json!(3));
+}
+
+#[test]
 fn conditions_and_common_options() {
     let add = "type = 'mutate'\nadd_tag = 't'\n";
     check(&format!("{add}when = '[a] == 1'"), r#"{"a":1}"#, r#"{"a":1,"tags":["t"]}"#);

@@ -4,6 +4,7 @@
 pub mod clone;
 pub mod common;
 mod convert;
+pub mod csv;
 pub mod date;
 pub mod dissect;
 pub mod drop;
@@ -14,6 +15,7 @@ pub mod mutate;
 pub mod prune;
 pub mod split;
 pub mod syslog_pri;
+pub mod translate;
 pub mod truncate;
 pub mod urldecode;
 pub mod uuid;
@@ -54,6 +56,7 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 /// Every filter there is, by its name in pipeline files.
 pub const KINDS: &[(&str, Read)] = &[
     ("clone", |t| boxed(t, "clones", clone::Config::read(t).map(clone::Clone::build))),
+    ("csv", |t| boxed(t, "separator", csv::Config::read(t).map(csv::Csv::build))),
     ("date", |t| boxed(t, "match", date::Config::read(t).map(date::Date::build))),
     ("dissect", |t| boxed(t, "mapping", dissect::Config::read(t).map(dissect::Dissect::build))),
     ("drop", |t| boxed(t, "percentage", drop::Config::read(t).map(drop::Drop::build))),
@@ -64,6 +67,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("prune", |t| boxed(t, "type", prune::Config::read(t).map(prune::Prune::build))),
     ("split", |t| boxed(t, "field", split::Config::read(t).map(split::Split::build))),
     ("syslog_pri", |t| boxed(t, "type", syslog_pri::Config::read(t).map(syslog_pri::SyslogPri::build))),
+    ("translate", |t| boxed(t, "dictionary_path", translate::Config::read(t).map(translate::Translate::build))),
     ("truncate", |t| boxed(t, "type", truncate::Config::read(t).map(truncate::Truncate::build))),
     ("urldecode", |t| boxed(t, "field", urldecode::Config::read(t).map(urldecode::Urldecode::build))),
     ("uuid", |t| boxed(t, "target", uuid::Config::read(t).map(uuid::Uuid::build))),

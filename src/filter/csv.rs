@@ -1,0 +1,210 @@
+//! `csv`: reads a text as a line of CSV.
+//!
+//! ```toml
+//! [[filter]]
+//! type = "csv"
+//! columns = ["time", "user", "bytes"]
+//! convert = { bytes = "integer" }
+//! ```
+//!
+//! With `autodetect_column_names` the names are those of the file's own first line, so that every reading finds the
+//! same ones; that line becomes no event.
+
+use super::{Applied, Clock, Filter};
+use crate::batch::{EventMut, New, View};
+use crate::config::Section;
+use crate::csv::Csv as Lines;
+use crate::field::FieldRef;
+use crate::stamp;
+
+const FAILURE: &str = "_csvparsefailure";
+const SKIPPED: &str = "_csvskippedemptyfield";
+
+pub struct Config {
+    pub source: FieldRef,
+    pub columns: Vec<String>,
+    pub target: Option<FieldRef>,
+    pub lines: Result<Lines, String>,
+    pub convert: Vec<(String, Kind)>,
+    pub autogenerate: bool,
+    pub autodetect: bool,
+    pub skip_header: bool,
+    pub skip_empty_columns: bool,
+    pub skip_empty_rows: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    Float,
+    Time,
+    Boolean,
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("integer", Kind::Integer),
+    ("float", Kind::Float),
+    ("date", Kind::Time),
+    ("date_time", Kind::Time),
+    ("boolean", Kind::Boolean),
+];
+
+impl Config {
+    pub fn read(t: &Section<'_>) -> Option<Config> {
+        let convert = t.entries("convert").or_default();
+        let convert = convert.iter().filter_map(|e| e.parsed_key(named).zip(e.value.one_of(KINDS)));
+        let separator = t.text("separator").or(",".to_string());
+        let quote = t.text("quote_char").or("\"".to_string());
+        let _ecs = t.one_of("ecs_compatibility", &[("disabled", ()), ("v1", ()), ("v8", ())]).optional();
+        Some(Config {
+            source: t.parsed("source", FieldRef::parse).or(FieldRef::top("message")),
+            columns: t.texts("columns").or_default(),
+            target: t.parsed("target", FieldRef::parse).optional(),
+            lines: Lines::new(&separator, &quote),
+            convert: convert.collect(),
+            autogenerate: t.bool("autogenerate_column_names").or(true),
+            autodetect: t.bool("autodetect_column_names").or(false),
+            skip_header: t.bool("skip_header").or(false),
+            skip_empty_columns: t.bool("skip_empty_columns").or(false),
+            skip_empty_rows: t.bool("skip_empty_rows").or(false),
+        })
+    }
+}
+
+fn named(text: &str) -> Result<String, String> {
+    Ok(text.to_string())
+}
+
+/// A column: the field it goes to, and what it is converted to.
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    field: FieldRef,
+    kind: Option<Kind>,
+}
+
+pub struct Csv {
+    config: Config,
+    lines: Lines,
+    columns: Vec<Column>,
+}
+
+impl Csv {
+    pub fn build(config: Config) -> Result<Csv, String> {
+        let lines = config.lines.clone()?;
+        let columns = config.columns.iter().map(|name| config.column(name)).collect::<Result<_, _>>()?;
+        Ok(Csv { lines, columns, config })
+    }
+
+    /// The columns of the event's file, by its first line; none while that is not known.
+    fn detected(&self, event: &EventMut<'_>) -> Option<Vec<Column>> {
+        let event = event.read();
+        let head = &event.source().head;
+        let line = &head[..memchr::memchr(b'\n', head)?];
+        let names = self.lines.fields(std::str::from_utf8(line).ok()?.trim_start_matches('\u{feff}')).ok()?;
+        names.into_iter().map(|name| self.config.column(&name.unwrap_or_default()).ok()).collect()
+    }
+
+    fn fill(&self, event: &mut EventMut<'_>, columns: &[Column], values: &[Option<String>]) {
+        for (at, value) in values.iter().enumerate() {
+            if self.config.skip_empty_columns && value.as_ref().is_none_or(String::is_empty) {
+                continue;
+            }
+            let own;
+            let column = match columns.get(at) {
+                Some(column) => column,
+                None if !self.config.autogenerate => continue,
+                None => match self.config.column(&format!("column{}", at + 1)) {
+                    Ok(column) => {
+                        own = column;
+                        &own
+                    }
+                    Err(_) => continue,
+                },
+            };
+            set(event, column, value.as_deref());
+        }
+    }
+}
+
+impl Config {
+    fn column(&self, name: &str) -> Result<Column, String> {
+        let path = if name.starts_with('[') { name.to_string() } else { format!("[{name}]") };
+        let target = self.target.as_ref().map(FieldRef::canonical).unwrap_or_default();
+        let field = FieldRef::parse(&format!("{target}{path}"))?;
+        let kind = self.convert.iter().find(|(column, _)| column == name).map(|(_, kind)| *kind);
+        Ok(Column { name: name.to_string(), field, kind })
+    }
+}
+
+fn set(event: &mut EventMut<'_>, column: &Column, value: Option<&str>) {
+    let Some(text) = value else {
+        event.set(&column.field, New::Null);
+        return;
+    };
+    let number = match column.kind {
+        Some(Kind::Integer) => whole(text),
+        Some(Kind::Float) => text.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| format!("{v:?}")),
+        Some(Kind::Boolean) => Some(text.trim().to_lowercase()).filter(|text| text == "true" || text == "false"),
+        Some(Kind::Time) => {
+            let time = stamp::from_text(text.trim().as_bytes()).map(|time| time.iso());
+            event.set(&column.field, New::Text(time.as_deref().unwrap_or(text)));
+            return;
+        }
+        None => None,
+    };
+    match number {
+        Some(number) => event.set(&column.field, New::Json(number.as_bytes())),
+        None => event.set(&column.field, New::Text(text)),
+    };
+}
+
+/// A whole number as JSON; what is none stays text.
+fn whole(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text.strip_prefix('+').unwrap_or(text)), |d| ("-", d));
+    let is_whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_whole.then(|| match digits.trim_start_matches('0') {
+        "" => "0".to_string(),
+        digits => format!("{sign}{digits}"),
+    })
+}
+
+impl Filter for Csv {
+    fn apply(&self, event: &mut EventMut<'_>, _: &Clock) -> Applied {
+        let text = match event.get(&self.config.source) {
+            Some(View::Text(text)) => text.into_owned(),
+            None | Some(View::Null) => return Applied::Unmatched,
+            Some(_) => {
+                event.add_tag(FAILURE);
+                return Applied::Unmatched;
+            }
+        };
+        if text.is_empty() {
+            event.add_tag(if self.config.skip_empty_rows { SKIPPED } else { FAILURE });
+            return Applied::Unmatched;
+        }
+        let values = match self.lines.fields(&text) {
+            Ok(values) => values,
+            Err(why) => {
+                tracing::debug!(reason = why.0, offset = event.read().offset(), "no CSV");
+                event.add_tag(FAILURE);
+                return Applied::Unmatched;
+            }
+        };
+        let detects = self.config.autodetect && self.columns.is_empty();
+        let detected = if detects { self.detected(event) } else { None };
+        if detects && detected.is_none() {
+            event.add_tag(FAILURE);
+            return Applied::Unmatched;
+        }
+        let columns = detected.as_deref().unwrap_or(&self.columns);
+        let is_header =
+            || columns.len() == values.len() && columns.iter().zip(&values).all(|(c, v)| Some(&c.name) == v.as_ref());
+        if detects && event.read().offset() == 0 || self.config.skip_header && !columns.is_empty() && is_header() {
+            return Applied::Drop;
+        }
+        self.fill(event, columns, &values);
+        Applied::Matched
+    }
+}
