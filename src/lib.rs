@@ -18,7 +18,7 @@
 //! - [`config`]: pipeline files: typed getters, and errors that point at the place
 //! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`, dead letters sent again
 //! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
-//! - [`codec`]: records as events: `plain`, `json`
+//! - [`codec`]: records as events: `plain`, `json`, `csv`, `logfmt`
 //! - [`batch`]: what flows: many events over one buffer
 //! - [`filter`]: changes events, or makes several of one, with [`condition`] for `when`; a file each, named as in
 //!   pipeline files

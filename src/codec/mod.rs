@@ -1,7 +1,9 @@
 //! Codecs make events of records. A record is a line without its end; cutting the block into records is done here,
 //! once for all codecs that read lines.
 
+pub mod csv;
 pub mod json;
+pub mod logfmt;
 pub mod plain;
 
 use crate::ack::Reason;

@@ -51,13 +51,19 @@ const KINDS: &[(&str, Kind)] = &[
 
 impl Config {
     pub fn read(t: &Section<'_>) -> Option<Config> {
+        let source = t.parsed("source", FieldRef::parse).or(FieldRef::top("message"));
+        Some(Config { source, ..Config::read_columns(t) })
+    }
+
+    /// The options of the codec: there is no source but the line.
+    pub fn read_columns(t: &Section<'_>) -> Config {
         let convert = t.entries("convert").or_default();
         let convert = convert.iter().filter_map(|e| e.parsed_key(named).zip(e.value.one_of(KINDS)));
         let separator = t.text("separator").or(",".to_string());
         let quote = t.text("quote_char").or("\"".to_string());
         let _ecs = t.one_of("ecs_compatibility", &[("disabled", ()), ("v1", ()), ("v8", ())]).optional();
-        Some(Config {
-            source: t.parsed("source", FieldRef::parse).or(FieldRef::top("message")),
+        Config {
+            source: FieldRef::top("message"),
             columns: t.texts("columns").or_default(),
             target: t.parsed("target", FieldRef::parse).optional(),
             lines: Lines::new(&separator, &quote),
@@ -67,7 +73,7 @@ impl Config {
             skip_header: t.bool("skip_header").or(false),
             skip_empty_columns: t.bool("skip_empty_columns").or(false),
             skip_empty_rows: t.bool("skip_empty_rows").or(false),
-        })
+        }
     }
 }
 
@@ -170,41 +176,63 @@ fn whole(text: &str) -> Option<String> {
     })
 }
 
-impl Filter for Csv {
-    fn apply(&self, event: &mut EventMut<'_>, _: &Clock) -> Applied {
-        let text = match event.get(&self.config.source) {
-            Some(View::Text(text)) => text.into_owned(),
-            None | Some(View::Null) => return Applied::Unmatched,
-            Some(_) => {
-                event.add_tag(FAILURE);
-                return Applied::Unmatched;
-            }
-        };
+/// What a text turned out to be.
+pub enum Outcome {
+    /// Its fields are set.
+    Read,
+    /// The names of the columns.
+    Header,
+    /// Not to be read: the tag that says so.
+    Failed(&'static str),
+}
+
+impl Csv {
+    /// Sets the fields of a text.
+    pub fn read(&self, event: &mut EventMut<'_>, text: &str) -> Outcome {
         if text.is_empty() {
-            event.add_tag(if self.config.skip_empty_rows { SKIPPED } else { FAILURE });
-            return Applied::Unmatched;
+            return Outcome::Failed(if self.config.skip_empty_rows { SKIPPED } else { FAILURE });
         }
-        let values = match self.lines.fields(&text) {
+        let values = match self.lines.fields(text) {
             Ok(values) => values,
             Err(why) => {
                 tracing::debug!(reason = why.0, offset = event.read().offset(), "no CSV");
-                event.add_tag(FAILURE);
-                return Applied::Unmatched;
+                return Outcome::Failed(FAILURE);
             }
         };
         let detects = self.config.autodetect && self.columns.is_empty();
         let detected = if detects { self.detected(event) } else { None };
         if detects && detected.is_none() {
-            event.add_tag(FAILURE);
-            return Applied::Unmatched;
+            return Outcome::Failed(FAILURE);
         }
         let columns = detected.as_deref().unwrap_or(&self.columns);
-        let is_header =
-            || columns.len() == values.len() && columns.iter().zip(&values).all(|(c, v)| Some(&c.name) == v.as_ref());
-        if detects && event.read().offset() == 0 || self.config.skip_header && !columns.is_empty() && is_header() {
-            return Applied::Drop;
+        let is_first = detects && event.read().offset() == 0;
+        if is_first || self.config.skip_header && is_header(columns, &values) {
+            return Outcome::Header;
         }
         self.fill(event, columns, &values);
-        Applied::Matched
+        Outcome::Read
+    }
+}
+
+fn is_header(columns: &[Column], values: &[Option<String>]) -> bool {
+    let named = columns.iter().zip(values).all(|(column, value)| Some(&column.name) == value.as_ref());
+    !columns.is_empty() && columns.len() == values.len() && named
+}
+
+impl Filter for Csv {
+    fn apply(&self, event: &mut EventMut<'_>, _: &Clock) -> Applied {
+        let text = match event.get(&self.config.source) {
+            None | Some(View::Null) => return Applied::Unmatched,
+            Some(View::Text(text)) => Some(text.into_owned()),
+            Some(_) => None,
+        };
+        match text.map_or(Outcome::Failed(FAILURE), |text| self.read(event, &text)) {
+            Outcome::Read => Applied::Matched,
+            Outcome::Header => Applied::Drop,
+            Outcome::Failed(tag) => {
+                event.add_tag(tag);
+                Applied::Unmatched
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Input, InputKind, Pipeline, Tuning};
 use crate::batch::HEAD;
-use crate::codec::{Codec, json, plain};
+use crate::codec::{self, Codec, json, plain};
 use crate::config::{self, Help, Report, Section};
 use crate::filter::{self, Step};
 use crate::id::Choice;
@@ -210,13 +210,25 @@ const CODECS: &[(&str, BuildCodec)] = &[
             }
         }
     }),
-    ("json", |t| {
-        let choices = [("dead-letter", json::OnError::DeadLetter), ("tag", json::OnError::Tag)];
-        let on_error = t.one_of("on_error", &choices).or(json::OnError::DeadLetter);
-        let fields_max = t.integer("fields_max", 1..=1_000_000).or(crate::json::FIELDS_MAX);
-        Some(Box::new(json::Json::new(on_error, fields_max)))
+    ("json", json_codec),
+    // lines of JSON is what `json` reads here; Logstash has a codec for each
+    ("json_lines", json_codec),
+    ("csv", |t| match filter::csv::Csv::build(filter::csv::Config::read_columns(t)) {
+        Ok(reading) => Some(Box::new(codec::csv::Csv::new(reading))),
+        Err(why) => {
+            t.fail_quoting("separator", why, ());
+            None
+        }
     }),
+    ("logfmt", |_| Some(Box::new(codec::logfmt::Logfmt::default()))),
 ];
+
+fn json_codec(t: &Section<'_>) -> Option<Box<dyn Codec>> {
+    let choices = [("dead-letter", json::OnError::DeadLetter), ("tag", json::OnError::Tag)];
+    let on_error = t.one_of("on_error", &choices).or(json::OnError::DeadLetter);
+    let fields_max = t.integer("fields_max", 1..=1_000_000).or(crate::json::FIELDS_MAX);
+    Some(Box::new(json::Json::new(on_error, fields_max)))
+}
 
 /// The codec of an input; without one, `plain`.
 fn codec(t: &Section<'_>) -> Option<Box<dyn Codec>> {
