@@ -1,6 +1,7 @@
 //! `mutate`'s conversions, as Ruby does them: what a text is as an integer, a float or a boolean, and what a number
 //! is as text.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use crate::batch::View;
@@ -234,6 +235,18 @@ fn as_text(view: &View<'_>, out: &mut Vec<u8>) -> Form {
         _ => return Form::Same,
     }
     Form::Text
+}
+
+/// A value as text: a number as Ruby prints it, nothing for null, a list or object as JSON.
+pub fn text_of<'a>(view: &'a View<'_>) -> Cow<'a, str> {
+    let mut out = Vec::new();
+    match view {
+        View::Text(text) => return Cow::Borrowed(text),
+        View::Null => {}
+        View::Number(text) => ruby_number(text, &mut out),
+        other => other.write_json(&mut out),
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// A number as Ruby prints it: floats with an exponent below 1e-4 and from 1e16 on (`1.0e+16`).

@@ -13,7 +13,7 @@
 
 use memchr::memmem::Finder;
 
-use super::convert::ruby_number;
+use super::convert;
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, Span, Value, View};
 use crate::config::Section;
@@ -227,7 +227,7 @@ impl Dissect {
     /// Whether the field's text was cut; none if there is nothing to cut.
     fn dissect(&self, event: &mut EventMut<'_>, field: &FieldRef, mapping: &Mapping) -> Option<bool> {
         let value = event.peek(field)?;
-        let Some(text) = text_of(event, value).filter(|text| text.len > 0) else { return Some(false) };
+        let Some(text) = place_of(event, value).filter(|text| text.len > 0) else { return Some(false) };
         let mut cuts = Vec::with_capacity(mapping.pieces.len());
         if !mapping.cut(event.bytes(text), &mut cuts) {
             return Some(false);
@@ -270,13 +270,12 @@ fn store(event: &mut EventMut<'_>, mapping: &Mapping, at: usize, span: &dyn Fn(u
         PieceKind::Append(field, _) => append(event, field, &piece.before, span(at)),
         PieceKind::Named(by) => {
             let name = match event.get(by) {
-                Some(view) => text_of_view(&view),
+                Some(view) => convert::text_of(&view).into_owned(),
                 None => {
                     let other = (0..mapping.pieces.len()).find(|n| *n != at && mapping.pieces[*n].name == piece.name);
-                    other.map(|n| event.bytes(span(n)).to_vec()).unwrap_or_default()
+                    other.map(|n| String::from_utf8_lossy(event.bytes(span(n))).into_owned()).unwrap_or_default()
                 }
             };
-            let name = String::from_utf8_lossy(&name);
             if let Ok(field) = FieldRef::parse(&name) {
                 event.set_span(&field, span(at));
             }
@@ -290,32 +289,22 @@ fn append(event: &mut EventMut<'_>, field: &FieldRef, before: &str, text: Span) 
         event.set_span(field, text);
         return;
     };
-    let mut joined = text_of_view(&held);
-    joined.extend_from_slice(if before.is_empty() { b" " } else { before.as_bytes() });
-    joined.extend_from_slice(event.bytes(text));
-    event.set(field, New::Text(&String::from_utf8_lossy(&joined)));
+    let mut joined = convert::text_of(&held).into_owned();
+    joined.push_str(if before.is_empty() { " " } else { before });
+    joined.push_str(&String::from_utf8_lossy(event.bytes(text)));
+    event.set(field, New::Text(&joined));
 }
 
 /// Where a value stands as text; a number or boolean is written there first.
-fn text_of(event: &mut EventMut<'_>, value: Value) -> Option<Span> {
+fn place_of(event: &mut EventMut<'_>, value: Value) -> Option<Span> {
     if let Some(span) = event.text_span(value) {
         return Some(span);
     }
     let text = match event.view(value) {
         View::Null => return None,
-        view => text_of_view(&view),
+        view => convert::text_of(&view).into_owned(),
     };
-    Some(event.write(&text))
-}
-
-fn text_of_view(view: &View<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    match view {
-        View::Text(text) => out.extend_from_slice(text.as_bytes()),
-        View::Number(text) => ruby_number(text, &mut out),
-        other => other.write_json(&mut out),
-    }
-    out
+    Some(event.write(text.as_bytes()))
 }
 
 /// A decimal number as JSON; a whole one is cut.

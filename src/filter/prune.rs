@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 
 use super::common::with_text;
-use super::convert::ruby_number;
+use super::convert::text_of;
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, View};
 use crate::config::{Item, Section};
@@ -138,16 +138,6 @@ fn list_of(items: &[View<'_>]) -> Option<Vec<u8>> {
     }
     out.push(b']');
     (!items.is_empty()).then_some(out)
-}
-
-fn text_of<'a>(view: &'a View<'_>) -> Cow<'a, str> {
-    let mut out = Vec::new();
-    match view {
-        View::Text(text) => return Cow::Borrowed(text),
-        View::Number(text) => ruby_number(text, &mut out),
-        other => other.write_json(&mut out),
-    }
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 impl Filter for Prune {

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::common::with_text;
-use super::convert::ruby_number;
+use super::convert::text_of;
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, View};
 use crate::config::Section;
@@ -182,20 +182,12 @@ impl Dictionary {
     }
 }
 
-/// A value as Ruby's `to_s` writes it.
-fn text_of<'a>(view: &'a View<'_>) -> Cow<'a, str> {
-    let mut out = Vec::new();
+/// What of a value is looked up: of a list the first element.
+fn key_of(view: &View<'_>) -> String {
     match view {
-        View::Text(text) => return Cow::Borrowed(text),
-        View::Null => {}
-        View::Number(text) => ruby_number(text, &mut out),
-        View::Array(items) => {
-            let first = items.entries().next().map(|(_, first)| text_of(&first).into_owned());
-            return Cow::Owned(first.unwrap_or_default());
-        }
-        other => other.write_json(&mut out),
+        View::Array(items) => items.entries().next().map_or(String::new(), |(_, first)| text_of(&first).into_owned()),
+        other => text_of(other).into_owned(),
     }
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// The pairs of a dictionary file, by the end of its name.
@@ -320,7 +312,7 @@ impl Translate {
     }
 
     fn translate_one(&self, event: &mut EventMut<'_>, dictionary: &Dictionary) -> bool {
-        let Some(text) = event.get(&self.config.source).map(|view| text_of(&view).into_owned()) else { return false };
+        let Some(text) = event.get(&self.config.source).map(|view| key_of(&view)) else { return false };
         let translated = self.translated(event, dictionary, &text);
         translated.is_some_and(|value| event.set(&self.config.target, New::Json(&value)))
     }
@@ -355,7 +347,7 @@ impl Translate {
         for at in 0..count {
             let inner = |field: &FieldRef| FieldRef::parse(&format!("{}[{at}]{}", list.canonical(), field.canonical()));
             let (Ok(source), Ok(target)) = (inner(&self.config.source), inner(&self.config.target)) else { continue };
-            let Some(text) = event.get(&source).map(|view| text_of(&view).into_owned()) else { continue };
+            let Some(text) = event.get(&source).map(|view| key_of(&view)) else { continue };
             if let Some(value) = self.translated(event, dictionary, &text) {
                 any |= event.set(&target, New::Json(&value));
             }
