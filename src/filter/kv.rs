@@ -349,7 +349,8 @@ impl Filter for Kv {
                 self.config.tag_on_failure.iter().for_each(|tag| event.add_tag(tag));
                 Applied::Unmatched
             }
-            Err(Runaway) => {
+            Err(why) => {
+                tracing::debug!(%why, offset = event.read().offset(), "kv failed");
                 event.add_tag(&self.config.tag_on_timeout);
                 Applied::Unmatched
             }
