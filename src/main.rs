@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use onceline::pipeline::explain::Show;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::{check, explain, read};
 use onceline::time::Time;
@@ -90,6 +91,12 @@ enum Command {
         /// Show `@metadata` too
         #[arg(long)]
         metadata: bool,
+        /// Show what each filter did, and the time it took
+        #[arg(long)]
+        steps: bool,
+        /// Print text for people instead of JSON
+        #[arg(long)]
+        pretty: bool,
     },
     /// How far files were read: show it, or forget it
     #[command(subcommand)]
@@ -186,7 +193,10 @@ fn main() -> ExitCode {
     let status = match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Check { pipelines } => check_command(&pipelines),
-        Command::Explain { pipelines, input, metadata } => explain_command(&pipelines, input, metadata),
+        Command::Explain { pipelines, input, metadata, steps, pretty } => {
+            let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            explain_command(&pipelines, input, Show { metadata, steps, pretty, colour })
+        }
         Command::Positions(command) => commands::positions::run(&command),
         Command::DeadLetters(command) => commands::letters::run(&command),
         Command::Bench(command) => bench_command(command),
@@ -253,7 +263,7 @@ fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
     Ok(DONE)
 }
 
-fn explain_command(args: &PipelineArgs, input: usize, metadata: bool) -> anyhow::Result<u8> {
+fn explain_command(args: &PipelineArgs, input: usize, show: Show) -> anyhow::Result<u8> {
     let [_] = args.files.as_slice() else {
         eprintln!("onceline: explain takes one pipeline file");
         return Ok(WRONG);
@@ -265,7 +275,7 @@ fn explain_command(args: &PipelineArgs, input: usize, metadata: bool) -> anyhow:
             return Ok(WRONG);
         }
         let mut out = std::io::stdout().lock();
-        match explain::run(&plan.pipeline, input, metadata, &mut out) {
+        match explain::run(&plan.pipeline, input, show, &mut out) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             other => other.context("cannot explain")?,
         }

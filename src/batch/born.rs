@@ -88,10 +88,11 @@ impl Batch {
         first
     }
 
-    /// Puts the events that were made behind those that they were made of.
-    pub fn arrange(&mut self) {
+    /// Puts the events that were made behind those that they were made of. Says for each event which one it was, or
+    /// was made of, before; nothing if none was made.
+    pub fn arrange(&mut self) -> Option<Vec<usize>> {
         if self.born.is_empty() {
-            return;
+            return None;
         }
         let born = std::mem::take(&mut self.born);
         let old = self.events.len() - born.len();
@@ -102,12 +103,16 @@ impl Batch {
         let mut behind = behind.into_iter().peekable();
         let events = std::mem::take(&mut self.events);
         self.events.reserve(old + behind.len());
+        let mut origins = Vec::with_capacity(old + behind.len());
         for (index, event) in events.into_iter().enumerate() {
             self.events.push(event);
+            origins.push(index);
             while let Some((_, made)) = behind.next_if(|(of, _)| *of == index) {
                 self.events.push(made);
+                origins.push(index);
             }
         }
+        Some(origins)
     }
 }
 
@@ -132,7 +137,7 @@ mod tests {
         batch.event_mut(1).multiply(2, |event, number| {
             event.set(&at("n"), New::Int(number as i64));
         });
-        batch.arrange();
+        assert_eq!(batch.arrange(), Some(vec![0, 0, 0, 1, 1]));
         let show = |i: usize| {
             let mut out = Vec::new();
             batch.event(i).write_source(&mut out);

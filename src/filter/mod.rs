@@ -107,8 +107,8 @@ pub fn read(t: &Section<'_>) -> Option<Step> {
 
 impl Step {
     /// Changes each live event of the batch that meets the condition. What is made of an event stands behind it
-    /// afterwards.
-    pub fn apply(&self, batch: &mut Batch, clock: &Clock) {
+    /// afterwards: then says for each event which one it was before.
+    pub fn apply(&self, batch: &mut Batch, clock: &Clock) -> Option<Vec<usize>> {
         batch.set_now(clock.now);
         for index in 0..batch.len() {
             let mut event = batch.event_mut(index);
@@ -124,7 +124,7 @@ impl Step {
                 }
             }
         }
-        batch.arrange();
+        batch.arrange()
     }
 
     fn meets(&self, event: &EventRef<'_>) -> Result<bool, Fault> {

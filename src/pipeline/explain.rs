@@ -1,29 +1,63 @@
-//! `onceline explain`: what would become of each event, without delivering anything.
+//! `onceline explain`: what would become of each event, without delivering anything; as JSON, or for people (see
+//! [`super::pretty`]), and with what each filter did (see [`super::trace`]).
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::Pipeline;
 use super::pack::{Address, Packer};
+use super::trace::{Told, Trace};
+use super::{Pipeline, pretty};
 use crate::ack::Reason;
 use crate::batch::{Batch, EventRef, Fate, Source, View};
+use crate::codec::{Block, Record};
 use crate::input::lines::{self, Bytes};
 use crate::json;
 use crate::output::Form;
 use crate::pool::Pool;
 
-/// Explains the events on standard input, read by the codec of input number `input`; a JSON line each.
-pub fn run(pipeline: &Pipeline, input: usize, metadata: bool, out: &mut dyn Write) -> io::Result<()> {
-    let mut packer = Packer::new(pipeline, Form::Rows);
-    let mut records = Vec::new();
-    let mut batch = Batch::default();
+/// What is shown, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Show {
+    pub metadata: bool,
+    /// What each filter did.
+    pub steps: bool,
+    /// As text for people.
+    pub pretty: bool,
+    /// With colours.
+    pub colour: bool,
+}
+
+/// What would become of an event.
+pub struct Answer {
+    /// As JSON.
+    pub event: Vec<u8>,
+    pub metadata: Option<Vec<u8>>,
+    pub id: Option<Vec<u8>>,
+    pub index: Option<String>,
+    pub action: Option<&'static str>,
+    /// `deliver`, `drop` or `dead-letter`.
+    pub outcome: &'static str,
+    pub reason: Option<(Reason, String)>,
+    pub steps: Option<Vec<Told>>,
+}
+
+/// Explains the events on standard input, read by the codec of input number `input`.
+pub fn run(pipeline: &Pipeline, input: usize, show: Show, out: &mut dyn Write) -> io::Result<()> {
+    let mut explain =
+        Explain { pipeline, show, packer: Packer::new(pipeline, Form::Rows), batch: Batch::default(), records: vec![] };
     let mut failed = Ok(());
     let stdin = io::stdin();
     let mut take = |block, head: &[u8]| {
         let source = Arc::new(Source { name: "stdin".into(), head: head.into(), ..Source::default() });
-        pipeline.transform(input, block, source, &mut records, &mut batch);
-        failed = explain(pipeline, &mut packer, &batch, metadata, out);
+        let blocks = if show.steps { single(block) } else { vec![block] };
+        let mut text = Vec::new();
+        for block in blocks {
+            for answer in explain.block(input, block, source.clone()) {
+                if show.pretty { pretty::write(&answer, show.colour, &mut text) } else { write(&answer, &mut text) }
+            }
+        }
+        failed = out.write_all(&text).and_then(|()| out.flush());
         failed.is_ok()
     };
     let mut bytes = Bytes::Descriptor(stdin.as_fd());
@@ -32,72 +66,126 @@ pub fn run(pipeline: &Pipeline, input: usize, metadata: bool, out: &mut dyn Writ
     failed
 }
 
-fn explain(
-    pipeline: &Pipeline,
-    packer: &mut Packer<'_>,
-    batch: &Batch,
-    metadata: bool,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut text = Vec::new();
-    packer.begin(batch);
-    for index in 0..batch.len() {
-        let event = batch.event(index);
-        match event.fate() {
-            Fate::Dropped => line(&event, metadata, Outcome::Drop, &mut text),
-            Fate::Dead(death) => {
-                line(&event, metadata, Outcome::Dead(death.reason, &death.detail), &mut text);
-            }
-            Fate::Live => match packer.address(&event) {
-                Ok(address) => {
-                    let outcome = Outcome::Deliver { packer, address, action: pipeline.output.action().as_str() };
-                    line(&event, metadata, outcome, &mut text);
-                }
-                Err((reason, detail)) => line(&event, metadata, Outcome::Dead(reason, &detail), &mut text),
-            },
-        }
+/// A block a record, so that the time of a filter is that of one record.
+fn single(block: Block) -> Vec<Block> {
+    if block.too_long.is_some() {
+        return vec![block];
     }
-    out.write_all(&text)?;
-    out.flush()
-}
-
-enum Outcome<'a, 'p> {
-    Deliver { packer: &'a Packer<'p>, address: Address, action: &'static str },
-    Drop,
-    Dead(Reason, &'a str),
-}
-
-fn line(event: &EventRef<'_>, metadata: bool, outcome: Outcome<'_, '_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"event\":");
-    if event.fields().is_empty() && !matches!(outcome, Outcome::Deliver { .. }) {
-        match std::str::from_utf8(event.raw()) {
-            Ok(raw) => json::write_string(raw.as_bytes(), out),
-            Err(_) => json::write_string(String::from_utf8_lossy(event.raw()).as_bytes(), out),
-        }
-    } else {
-        event.write_source(out);
-    }
-    if metadata {
-        out.extend_from_slice(b",\"@metadata\":");
-        View::Object(event.metadata()).write_json(out);
-    }
-    let (mut id, mut index, mut action) = (None, None, None);
-    let (name, reason) = match &outcome {
-        Outcome::Deliver { packer, address, action: does } => {
-            id = address.has_id.then(|| packer.id());
-            index = Some(packer.index_name(*address).as_bytes());
-            action = Some(does.as_bytes());
-            ("deliver", None)
-        }
-        Outcome::Drop => ("drop", None),
-        Outcome::Dead(reason, detail) => ("dead-letter", Some((reason.as_str(), *detail))),
+    let mut records = Vec::new();
+    block.cut(&mut records);
+    let alone = |record: Record| {
+        let (start, len) = (record.span.start as usize, record.span.len as usize);
+        let span = crate::batch::Span::new(0, len);
+        let bytes = block.bytes[start..start + len].to_vec().into();
+        Block { bytes, too_long: None, records: Some(vec![Record { span, ..record }]), ..block.place() }
     };
-    for (key, value) in [("id", id), ("index", index), ("action", action), ("outcome", Some(name.as_bytes()))] {
-        pair(key, value, out);
+    records.into_iter().map(alone).collect()
+}
+
+struct Explain<'a> {
+    pipeline: &'a Pipeline,
+    show: Show,
+    packer: Packer<'a>,
+    batch: Batch,
+    records: Vec<Record>,
+}
+
+impl Explain<'_> {
+    fn block(&mut self, input: usize, block: Block, source: Arc<Source>) -> Vec<Answer> {
+        let Explain { pipeline, batch, records, .. } = self;
+        let steps = if self.show.steps {
+            pipeline.decode(input, block, source, records, batch);
+            let steps = Trace::of(&pipeline.steps, batch, &pipeline.clock());
+            pipeline.stamp.apply(batch, &pipeline.clock());
+            Some(steps)
+        } else {
+            pipeline.transform(input, block, source, records, batch);
+            None
+        };
+        let batch = std::mem::take(&mut self.batch);
+        self.packer.begin(&batch);
+        let mut steps = steps.into_iter().flatten();
+        let answers = (0..batch.len()).map(|index| {
+            let answer = self.answer(&batch.event(index));
+            Answer { steps: steps.next().filter(|_| self.show.steps), ..answer }
+        });
+        let answers = answers.collect();
+        self.batch = batch;
+        answers
     }
-    pair("reason", reason.map(|(reason, _)| reason.as_bytes()), out);
-    if let Some((_, detail)) = reason {
+
+    fn answer(&mut self, event: &EventRef<'_>) -> Answer {
+        let address = match event.fate() {
+            Fate::Live => self.packer.address(event).map_err(|(reason, detail)| Some((reason, detail))),
+            Fate::Dead(death) => Err(Some((death.reason, death.detail.clone()))),
+            Fate::Dropped => Err(None),
+        };
+        let mut answer = Answer {
+            event: event_of(event, address.is_ok()),
+            metadata: self.show.metadata.then(|| {
+                let mut out = Vec::new();
+                View::Object(event.metadata()).write_json(&mut out);
+                out
+            }),
+            id: None,
+            index: None,
+            action: None,
+            outcome: "drop",
+            reason: None,
+            steps: None,
+        };
+        match address {
+            Ok(address) => self.deliver(address, &mut answer),
+            Err(None) => {}
+            Err(reason) => (answer.outcome, answer.reason) = ("dead-letter", reason),
+        }
+        answer
+    }
+
+    fn deliver(&self, address: Address, answer: &mut Answer) {
+        answer.outcome = "deliver";
+        answer.id = address.has_id.then(|| self.packer.id().to_vec());
+        answer.index = Some(self.packer.index_name(address).to_string());
+        answer.action = Some(self.pipeline.output.action().as_str());
+    }
+}
+
+/// The event as it would be stored; a record that is no event as text.
+fn event_of(event: &EventRef<'_>, is_delivered: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    if event.fields().is_empty() && !is_delivered {
+        json::write_string(String::from_utf8_lossy(event.raw()).as_bytes(), &mut out);
+    } else {
+        event.write_source(&mut out);
+    }
+    out
+}
+
+/// The answer as a line of JSON.
+fn write(answer: &Answer, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"event\":");
+    out.extend_from_slice(&answer.event);
+    if let Some(metadata) = &answer.metadata {
+        out.extend_from_slice(b",\"@metadata\":");
+        out.extend_from_slice(metadata);
+    }
+    pair("id", answer.id.as_deref(), out);
+    pair("index", answer.index.as_deref().map(str::as_bytes), out);
+    pair("action", answer.action.map(str::as_bytes), out);
+    pair("outcome", Some(answer.outcome.as_bytes()), out);
+    pair("reason", answer.reason.as_ref().map(|(reason, _)| reason.as_str().as_bytes()), out);
+    if let Some((_, detail)) = &answer.reason {
         pair("detail", Some(detail.as_bytes()), out);
+    }
+    if let Some(steps) = &answer.steps {
+        out.extend_from_slice(b",\"steps\":[");
+        for (at, told) in steps.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            told.write(out);
+        }
+        out.push(b']');
     }
     out.extend_from_slice(b"}\n");
 }

@@ -4,10 +4,12 @@ pub mod check;
 pub mod explain;
 pub mod pack;
 pub mod positions;
+mod pretty;
 pub mod progress;
 pub mod read;
 pub mod replay;
 pub mod run;
+pub mod trace;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,16 +97,21 @@ impl Pipeline {
         batch: &mut Batch,
     ) {
         let clock = self.clock();
-        let input = &self.inputs[input];
         self.decode(input, block, source, records, batch);
-        input.location.apply(batch);
         for step in &self.steps {
             step.apply(batch, &clock);
         }
         self.stamp.apply(batch, &clock);
     }
 
-    fn decode(&self, input: &Input, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
+    /// A block's events as they were read.
+    fn decode(&self, input: usize, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
+        let input = &self.inputs[input];
+        Pipeline::decode_records(input, block, source, records, batch);
+        input.location.apply(batch);
+    }
+
+    fn decode_records(input: &Input, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
         records.clear();
         block.cut(records);
         batch.refill(block.bytes, source);

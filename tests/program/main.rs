@@ -5,6 +5,7 @@ mod command_line;
 mod dead_letters;
 mod dirty_bytes;
 mod engines;
+mod explaining;
 mod following;
 mod hostile;
 mod pipelines;
