@@ -31,7 +31,7 @@
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
 //! (`%{field}`), [`json`] (scanning without a tree), [`mod@csv`] (its lines), [`regexp`] (Ruby's patterns), [`pool`]
 //! (buffers used again), [`disk`] (what must last), [`secret`] (where secrets are kept).
-//! [`mod@bench`] measures ids and the whole way.
+//! [`mod@bench`] measures ids and the whole way; [`import`] makes pipeline files of Logstash's configurations.
 //!
 //! # One word per thing
 //!
@@ -113,6 +113,7 @@ pub mod csv;
 pub mod date;
 pub mod disk;
 pub mod field;
+pub mod import;
 pub mod json;
 pub mod regexp;
 pub mod secret;

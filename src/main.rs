@@ -104,6 +104,9 @@ enum Command {
     /// Look at dead letters, send them again, or drop them
     #[command(subcommand)]
     DeadLetters(commands::letters::LettersCommand),
+    /// Make pipeline files of what other programs have
+    #[command(subcommand)]
+    Import(commands::import::ImportCommand),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -199,6 +202,7 @@ fn main() -> ExitCode {
         }
         Command::Positions(command) => commands::positions::run(&command),
         Command::DeadLetters(command) => commands::letters::run(&command),
+        Command::Import(command) => commands::import::run(&command),
         Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {
