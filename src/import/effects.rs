@@ -125,7 +125,8 @@ impl Writes {
                 plugin.texts("fields").iter().for_each(|field| self.add(field));
             }
             "syslog_pri" => {
-                let fields = ["syslog_severity", "syslog_severity_code", "syslog_facility", "syslog_facility_code", "log"];
+                let fields =
+                    ["syslog_severity", "syslog_severity_code", "syslog_facility", "syslog_facility_code", "log"];
                 fields.iter().for_each(|field| self.add(field));
             }
             _ => self.any = true,
@@ -190,50 +191,43 @@ impl Writes {
             seen.push(name.to_string());
             if let Some((_, definition)) = own.iter().find(|(other, _)| other == name) {
                 definition.texts().iter().for_each(|text| self.pattern(text, own, is_ecs, seen));
-            } else if let Some((_, fields)) = CAPTURING.iter().find(|(names, _)| names.contains(&name)) {
+            } else if let Some((_, fields)) = CAPTURING.iter().find(|(names, _)| is_listed(name, names)) {
                 let fields = if is_ecs { ECS } else { fields };
-                fields.iter().for_each(|field| self.add(field));
-            } else if !PLAIN.contains(&name) {
+                fields.split(' ').for_each(|field| self.add(field));
+            } else if !is_listed(name, PLAIN) {
                 self.any = true;
             }
         }
     }
 }
 
-const HTTPD: &[&str] = &[
-    "clientip", "ident", "auth", "timestamp", "verb", "request", "httpversion", "rawrequest", "response", "bytes",
-    "referrer", "agent",
-];
-const HTTPD_ERROR: &[&str] = &[
-    "timestamp", "loglevel", "clientip", "errormsg", "module", "pid", "tid", "proxy_errorcode", "proxy_message",
-    "client", "clientport", "errorcode", "message",
-];
-const SYSLOG: &[&str] =
-    &["timestamp", "timestamp8601", "facility", "priority", "logsource", "program", "pid", "message"];
+const HTTPD: &str = "clientip ident auth timestamp verb request httpversion rawrequest response bytes referrer agent";
+const HTTPD_ERROR: &str = "timestamp loglevel clientip errormsg module pid tid proxy_errorcode proxy_message client \
+                           clientport errorcode message";
+const SYSLOG: &str = "timestamp timestamp8601 facility priority logsource program pid message";
 
 /// The fields that patterns of the standard library set by themselves.
-const CAPTURING: &[(&[&str], &[&str])] = &[
-    (&["COMMONAPACHELOG", "COMBINEDAPACHELOG", "HTTPD_COMMONLOG", "HTTPD_COMBINEDLOG"], HTTPD),
-    (&["HTTPD_ERRORLOG", "HTTPD20_ERRORLOG", "HTTPD24_ERRORLOG"], HTTPD_ERROR),
-    (&["SYSLOGBASE", "SYSLOGBASE2", "SYSLOGLINE", "SYSLOGPROG", "SYSLOGFACILITY"], SYSLOG),
-    (&["SYSLOGPAMSESSION"], &["timestamp", "message", "pam_module", "pam_caller", "username", "pam_by"]),
-    (&["CRONLOG", "CRON_ACTION"], &["timestamp", "logsource", "program", "pid", "user", "action", "message"]),
+const CAPTURING: &[(&str, &str)] = &[
+    ("COMMONAPACHELOG COMBINEDAPACHELOG HTTPD_COMMONLOG HTTPD_COMBINEDLOG", HTTPD),
+    ("HTTPD_ERRORLOG HTTPD20_ERRORLOG HTTPD24_ERRORLOG", HTTPD_ERROR),
+    ("SYSLOGBASE SYSLOGBASE2 SYSLOGLINE SYSLOGPROG SYSLOGFACILITY", SYSLOG),
+    ("SYSLOGPAMSESSION", "timestamp message pam_module pam_caller username pam_by"),
+    ("CRONLOG CRON_ACTION", "timestamp logsource program pid user action message"),
 ];
 
 /// The tops of what they set with `ecs_compatibility`.
-const ECS: &[&str] = &[
-    "apache", "error", "event", "host", "http", "log", "message", "process", "source", "system", "timestamp", "url",
-    "user", "user_agent",
-];
+const ECS: &str = "apache error event host http log message process source system timestamp url user user_agent";
 
 /// Patterns of the standard library that set nothing by themselves.
-const PLAIN: &[&str] = &[
-    "BASE10NUM", "BASE16FLOAT", "BASE16NUM", "CISCOMAC", "COMMONMAC", "DATA", "DATE", "DATESTAMP", "DATESTAMP_EVENTLOG",
-    "DATESTAMP_OTHER", "DATESTAMP_RFC2822", "DATESTAMP_RFC822", "DATE_EU", "DATE_US", "DAY", "EMAILADDRESS",
-    "EMAILLOCALPART", "GREEDYDATA", "HOST", "HOSTNAME", "HOSTPORT", "HOUR", "HTTPDATE", "HTTPDERROR_DATE", "HTTPDUSER",
-    "INT", "IP", "IPORHOST", "IPV4", "IPV6", "ISO8601_SECOND", "ISO8601_TIMEZONE", "JAVACLASS", "JAVAFILE", "JAVAMETHOD",
-    "LOGLEVEL", "MAC", "MINUTE", "MONTH", "MONTHDAY", "MONTHNUM", "MONTHNUM2", "NONNEGINT", "NOTSPACE", "NUMBER", "PATH",
-    "POSINT", "PROG", "QS", "QUOTEDSTRING", "SECOND", "SPACE", "SYSLOGHOST", "SYSLOGTIMESTAMP", "TIME",
-    "TIMESTAMP_ISO8601", "TOMCAT_DATESTAMP", "TTY", "TZ", "UNIXPATH", "URI", "URIHOST", "URIPARAM", "URIPATH",
-    "URIPATHPARAM", "URIPROTO", "URIQUERY", "URN", "USER", "USERNAME", "UUID", "WINDOWSMAC", "WINPATH", "WORD", "YEAR",
-];
+const PLAIN: &str = "BASE10NUM BASE16FLOAT BASE16NUM CISCOMAC COMMONMAC DATA DATE DATESTAMP DATESTAMP_EVENTLOG \
+                     DATESTAMP_OTHER DATESTAMP_RFC2822 DATESTAMP_RFC822 DATE_EU DATE_US DAY EMAILADDRESS \
+                     EMAILLOCALPART GREEDYDATA HOST HOSTNAME HOSTPORT HOUR HTTPDATE HTTPDERROR_DATE HTTPDUSER INT IP \
+                     IPORHOST IPV4 IPV6 ISO8601_SECOND ISO8601_TIMEZONE JAVACLASS JAVAFILE JAVAMETHOD LOGLEVEL MAC \
+                     MINUTE MONTH MONTHDAY MONTHNUM MONTHNUM2 NONNEGINT NOTSPACE NUMBER PATH POSINT PROG QS \
+                     QUOTEDSTRING SECOND SPACE SYSLOGHOST SYSLOGTIMESTAMP TIME TIMESTAMP_ISO8601 TOMCAT_DATESTAMP TTY \
+                     TZ UNIXPATH URI URIHOST URIPARAM URIPATH URIPATHPARAM URIPROTO URIQUERY URN USER USERNAME UUID \
+                     WINDOWSMAC WINPATH WORD YEAR";
+
+fn is_listed(name: &str, list: &str) -> bool {
+    list.split(' ').any(|listed| listed == name)
+}

@@ -5,7 +5,6 @@
 
 use super::parse::{Parser, is_word};
 use super::tree::{Number, Place, Value, Wrong};
-use crate::condition::Condition as Ours;
 
 #[derive(Clone, Debug)]
 pub struct Condition {
@@ -26,7 +25,11 @@ pub enum Expr {
     Constant(Operand),
     Compare(Sign, Operand, Operand),
     /// The pattern, and whether it was in slashes.
-    Match { found: bool, left: Operand, pattern: String },
+    Match {
+        found: bool,
+        left: Operand,
+        pattern: String,
+    },
     In(Operand, Operand),
 }
 
@@ -60,6 +63,14 @@ pub enum Operand {
     Call(Vec<Operand>),
 }
 
+/// What a condition asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    Field(&'a str),
+    /// Whether this tag is there.
+    Tag(&'a str),
+}
+
 impl Join {
     const NAMES: [(&'static str, Join); 4] =
         [("and", Join::And), ("or", Join::Or), ("xor", Join::Xor), ("nand", Join::Nand)];
@@ -84,8 +95,12 @@ impl Sign {
     }
 }
 
+/// A longer chain of `and` and `or` is refused.
+const JOINS_MAX: usize = 1000;
+
 const GROUPING: &str = "Logstash reads `a and b and c or d` as `a and ((b and c) or d)`, and so it is written here";
-const LONE_LIST: &str = "Logstash takes a list of one text for the name of a field and never finds it; here it is a list";
+const LONE_LIST: &str =
+    "Logstash takes a list of one text for the name of a field and never finds it; here it is a list";
 const LIST_COMPARED: &str = "Logstash compares with the first element of a list only, and so it is written here";
 const METHOD: &str = "Logstash passes over the method and takes what it is called with";
 
@@ -106,6 +121,9 @@ fn whole(p: &mut Parser<'_>, odd: &mut Vec<&'static str>) -> Result<Expr, Wrong>
             p.at = end;
             break;
         };
+        if joins.len() == JOINS_MAX {
+            return p.wrong_at(at, format!("more than {JOINS_MAX} operators in one condition"));
+        }
         p.blanks();
         operands.push(expression(p, odd)?);
         joins.push((join, at));
@@ -361,212 +379,4 @@ fn selector(p: &mut Parser<'_>) -> Option<String> {
     }
     p.at += end;
     (end > 0).then(|| rest[..end].to_string())
-}
-
-impl Expr {
-    /// Both, in the order given.
-    pub fn all(terms: Vec<Expr>) -> Option<Expr> {
-        terms.into_iter().reduce(|left, right| Expr::Join(Join::And, Box::new(left), Box::new(right)))
-    }
-
-    /// True where this is false.
-    pub fn negated(&self) -> Expr {
-        match self {
-            Expr::Not(inner) => (**inner).clone(),
-            Expr::Compare(Sign::Equal, left, right) => Expr::Compare(Sign::Differs, left.clone(), right.clone()),
-            Expr::Compare(Sign::Differs, left, right) => Expr::Compare(Sign::Equal, left.clone(), right.clone()),
-            Expr::Match { found, left, pattern } => {
-                Expr::Match { found: !found, left: left.clone(), pattern: pattern.clone() }
-            }
-            other => Expr::Not(Box::new(other.clone())),
-        }
-    }
-
-    /// As a condition of ours; none where that cannot say it.
-    pub fn when(&self) -> Option<String> {
-        let mut text = String::new();
-        self.write(&mut text)?;
-        Ours::parse(&text).ok().map(|_| text)
-    }
-
-    fn write(&self, out: &mut String) -> Option<()> {
-        match self {
-            Expr::Join(join, left, right) => {
-                self.write_side(*join, left, out)?;
-                *out += &format!(" {} ", join.name());
-                self.write_side(*join, right, out)
-            }
-            Expr::Not(inner) => match &**inner {
-                Expr::Truthy(field) | Expr::Field(field) => {
-                    *out += &format!("![{}", &field[1..]);
-                    Some(())
-                }
-                Expr::In(item, place) => {
-                    item.write(out)?;
-                    *out += " not in ";
-                    place.write(out)
-                }
-                other => {
-                    *out += "not (";
-                    other.write(out)?;
-                    *out += ")";
-                    Some(())
-                }
-            },
-            Expr::Truthy(field) | Expr::Field(field) => {
-                *out += field;
-                Some(())
-            }
-            Expr::Constant(operand) => operand.write(out),
-            Expr::Compare(sign, left, right) => {
-                left.write(out)?;
-                *out += &format!(" {} ", sign.name());
-                right.write(out)
-            }
-            Expr::Match { found, left, pattern } => {
-                left.write(out)?;
-                *out += if *found { " =~ " } else { " !~ " };
-                *out += &slashed(pattern);
-                Some(())
-            }
-            Expr::In(item, place) => {
-                item.write(out)?;
-                *out += " in ";
-                place.write(out)
-            }
-        }
-    }
-
-    fn write_side(&self, join: Join, side: &Expr, out: &mut String) -> Option<()> {
-        let is_plain = match side {
-            Expr::Join(inner, ..) => match join {
-                Join::And | Join::Or => *inner == join,
-                Join::Xor | Join::Nand => false,
-            },
-            _ => true,
-        };
-        if is_plain {
-            return side.write(out);
-        }
-        out.push('(');
-        side.write(out)?;
-        out.push(')');
-        Some(())
-    }
-
-    /// The fields it reads.
-    pub fn operands<'a>(&'a self, visit: &mut impl FnMut(Asked<'a>)) {
-        match self {
-            Expr::Join(_, left, right) => {
-                left.operands(visit);
-                right.operands(visit);
-            }
-            Expr::Not(inner) => inner.operands(visit),
-            Expr::Truthy(field) | Expr::Field(field) => visit(Asked::Field(field)),
-            Expr::In(Operand::Text(text), Operand::Field(field)) if field == "[tags]" => visit(Asked::Tag(text)),
-            Expr::Constant(operand) | Expr::Match { left: operand, .. } => operand.visit(visit),
-            Expr::Compare(_, left, right) | Expr::In(left, right) => {
-                left.visit(visit);
-                right.visit(visit);
-            }
-        }
-    }
-
-    /// The terms that `and` joins.
-    pub fn terms(&self) -> Vec<&Expr> {
-        match self {
-            Expr::Join(Join::And, left, right) => [left.terms(), right.terms()].concat(),
-            other => vec![other],
-        }
-    }
-
-    /// Whether this being true makes `other` false for sure: one field, and different texts.
-    pub fn excludes(&self, other: &Expr) -> bool {
-        let values = |expr: &Expr| -> Option<(String, Vec<String>)> {
-            match expr {
-                Expr::Compare(Sign::Equal, Operand::Field(field), Operand::Text(text)) => {
-                    Some((field.clone(), vec![text.clone()]))
-                }
-                Expr::In(Operand::Field(field), Operand::List(list)) => {
-                    let texts = list.iter().map(|value| match value {
-                        Value::Text(text) => Some(text.clone()),
-                        _ => None,
-                    });
-                    Some((field.clone(), texts.collect::<Option<_>>()?))
-                }
-                _ => None,
-            }
-        };
-        self.terms().into_iter().filter_map(values).any(|(field, these)| {
-            other.terms().into_iter().filter_map(values).any(|(other_field, those)| {
-                field == other_field && these.iter().all(|text| !those.contains(text))
-            })
-        })
-    }
-}
-
-/// What a condition asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
-    Field(&'a str),
-    /// Whether this tag is there.
-    Tag(&'a str),
-}
-
-impl Operand {
-    fn visit<'a>(&'a self, visit: &mut impl FnMut(Asked<'a>)) {
-        match self {
-            Operand::Field(field) => visit(Asked::Field(field)),
-            Operand::Call(arguments) => arguments.iter().for_each(|argument| argument.visit(visit)),
-            _ => {}
-        }
-    }
-
-    fn write(&self, out: &mut String) -> Option<()> {
-        match self {
-            Operand::Field(field) => *out += field,
-            Operand::Text(text) => *out += &quoted(text)?,
-            Operand::Number(number) => *out += &number.to_string(),
-            Operand::List(list) => {
-                let items: Option<Vec<String>> = list
-                    .iter()
-                    .map(|value| match value {
-                        Value::Text(text) => quoted(text),
-                        Value::Number(number) => Some(number.to_string()),
-                        _ => None,
-                    })
-                    .collect();
-                *out += &format!("[{}]", items?.join(", "));
-            }
-            Operand::Pattern(_) | Operand::Call(_) => return None,
-        }
-        Some(())
-    }
-}
-
-/// Text in the quotes that give it back.
-fn quoted(text: &str) -> Option<String> {
-    let closes = |quote: char| {
-        let mut escaped = false;
-        text.chars().any(|c| {
-            let closes = c == quote && !escaped;
-            escaped = c == '\\' && !escaped;
-            closes
-        }) || escaped
-    };
-    ['"', '\''].into_iter().find(|quote| !closes(*quote)).map(|quote| format!("{quote}{text}{quote}"))
-}
-
-/// A pattern in slashes; those within it are escaped.
-fn slashed(pattern: &str) -> String {
-    let (mut out, mut escaped) = ("/".to_string(), false);
-    for c in pattern.chars() {
-        if c == '/' && !escaped {
-            out.push('\\');
-        }
-        escaped = c == '\\' && !escaped;
-        out.push(c);
-    }
-    out.push('/');
-    out
 }

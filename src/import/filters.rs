@@ -53,7 +53,12 @@ const FILTERS: &[(&str, Rules)] = &[
     ),
     (
         "geoip",
-        &[("fields", Same(Texts)), ("cache_size", Ignored), ("database", Same(Text)), ("default_database_type", Same(Text))],
+        &[
+            ("fields", Same(Texts)),
+            ("cache_size", Ignored),
+            ("database", Same(Text)),
+            ("default_database_type", Same(Text)),
+        ],
     ),
     (
         "grok",
@@ -116,10 +121,7 @@ const FILTERS: &[(&str, Rules)] = &[
             ("interpolate", Same(Bool)),
         ],
     ),
-    (
-        "syslog_pri",
-        &[("use_labels", Same(Bool)), ("facility_labels", Same(Texts)), ("severity_labels", Same(Texts))],
-    ),
+    ("syslog_pri", &[("use_labels", Same(Bool)), ("facility_labels", Same(Texts)), ("severity_labels", Same(Texts))]),
     (
         "translate",
         &[
@@ -185,7 +187,8 @@ impl Mapping<'_> {
             _ => {}
         }
         if self.options.ecs_compatibility().is_some() && !block.has("ecs_compatibility") {
-            block.add("ecs_compatibility", Toml::Text(self.options.ecs_compatibility().unwrap_or_default().to_string()));
+            block
+                .add("ecs_compatibility", Toml::Text(self.options.ecs_compatibility().unwrap_or_default().to_string()));
         }
         self.accepted(plugin, &mut block).inspect_err(|_| self.remarks.truncate(remarks))?;
         Ok(block)
@@ -208,7 +211,9 @@ impl Mapping<'_> {
                     continue;
                 }
                 match plugin.settings.iter().find(|setting| setting.name == *key) {
-                    Some(setting) => self.lost_in(setting, &format!("`{}` has no such option here", plugin.name), block),
+                    Some(setting) => {
+                        self.lost_in(setting, &format!("`{}` has no such option here", plugin.name), block)
+                    }
                     None => block.remark(format!("`{key}` is not known here")),
                 }
             }

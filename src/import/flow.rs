@@ -7,7 +7,7 @@
 use super::Mapping;
 use super::effects::Writes;
 use super::expression::{Asked, Condition, Expr, Operand, Sign};
-use super::toml::{Block, Toml};
+use super::toml::{Block, Line, Toml};
 use super::tree::{Branch, Node, Plugin};
 
 /// More characters of conditions than this at several filters are said once.
@@ -34,8 +34,8 @@ impl Step {
     /// The block with its `when`; commented out where that cannot be said.
     pub fn finished(mut self) -> Block {
         let Some(all) = Expr::all(std::mem::take(&mut self.when)) else { return self.block };
-        match (all.when(), self.is_filter()) {
-            (Some(when), true) => self.block.lines.insert(1, super::toml::Line::Entry("when".to_string(), text(&when))),
+        match (all.written(), self.is_filter()) {
+            (Some(when), true) => self.block.lines.insert(1, Line::Entry("when".to_string(), Toml::Text(when))),
             (Some(when), false) => {
                 let at = self.block.comments.iter().position(|line| line.starts_with(' '));
                 let at = at.unwrap_or(self.block.comments.len());
@@ -45,10 +45,6 @@ impl Step {
         }
         self.block
     }
-}
-
-fn text(when: &str) -> Toml {
-    Toml::Text(super::toml::variables(when).unwrap_or_else(|| when.replace("${", "$${")))
 }
 
 /// A table of ours as comments.
@@ -101,7 +97,7 @@ impl Mapping<'_> {
         let mut arms: Vec<Vec<Step>> = branch.arms.iter().map(|arm| self.steps(&arm.body)).collect();
         self.odd(&conditions, &mut arms);
         // from the first condition that cannot be said, nothing can be
-        let sayable = conditions.iter().position(|c| c.expr.when().is_none()).unwrap_or(arms.len());
+        let sayable = conditions.iter().position(|c| c.expr.written().is_none()).unwrap_or(arms.len());
         for (arm, steps) in branch.arms.iter().zip(&mut arms).skip(sayable) {
             let why = "its condition, or one before it in the same `if`, cannot be said in `when`";
             for step in steps.iter_mut().filter(|step| step.is_filter()) {
@@ -113,8 +109,8 @@ impl Mapping<'_> {
         let unsaid: Vec<Step> = arms.drain(sayable.min(arms.len())..).flatten().collect();
         let exprs: Vec<&Expr> = conditions.iter().map(|condition| &condition.expr).collect();
         let guards: Vec<Vec<Expr>> = (0..arms.len()).map(|arm| guard(&exprs, arm)).collect();
-        let mut out = if self.is_noted(&arms, &guards) {
-            self.noted(branch, &exprs, arms)
+        let mut out = if let Some(why) = why_noted(&arms, &guards) {
+            self.noted(branch, &exprs, arms, why)
         } else {
             let guarded = arms.into_iter().zip(guards).flat_map(|(steps, guard)| {
                 steps.into_iter().map(move |step| Step { when: [guard.clone(), step.when].concat(), ..step })
@@ -137,21 +133,8 @@ impl Mapping<'_> {
         }
     }
 
-    /// Whether a filter may change what a later one's condition reads, or long conditions come again and again.
-    fn is_noted(&self, arms: &[Vec<Step>], guards: &[Vec<Expr>]) -> bool {
-        let flat: Vec<(usize, &Step)> =
-            arms.iter().enumerate().flat_map(|(arm, steps)| steps.iter().map(move |step| (arm, step))).collect();
-        let filters = flat.iter().filter(|(_, step)| step.is_filter());
-        let changed = flat.iter().enumerate().any(|(at, (_, earlier))| {
-            flat[at + 1..].iter().any(|(arm, later)| later.is_filter() && changes(&earlier.writes, &guards[*arm]))
-        });
-        let length = |arm: usize| guards[arm].iter().filter_map(Expr::when).map(|text| text.len()).sum::<usize>();
-        let lengths: Vec<usize> = filters.map(|(arm, _)| length(*arm)).collect();
-        changed || lengths.len() > 2 && lengths.iter().sum::<usize>() > REPEATED_MAX
-    }
-
     /// The block with its answer noted at its beginning.
-    fn noted(&mut self, branch: &Branch, exprs: &[&Expr], arms: Vec<Vec<Step>>) -> Vec<Step> {
+    fn noted(&mut self, branch: &Branch, exprs: &[&Expr], arms: Vec<Vec<Step>>, why: &str) -> Vec<Step> {
         self.notes += 1;
         let field = format!("[@metadata][if{}]", self.notes);
         let last = arms.iter().rposition(|steps| steps.iter().any(Step::is_filter)).unwrap_or(0);
@@ -161,9 +144,9 @@ impl Mapping<'_> {
             let mut block = Block::new("[[filter]]").text("type", "mutate");
             let line = arm.place.line(self.sources);
             block.comments = vec![if number == 0 {
-                format!("{line}: whether the `if` holds is asked once, as in Logstash: filters below may change that")
+                format!("{line}: `if` is asked once, {why}")
             } else {
-                format!("{line}: the same of its `else if`")
+                format!("{line}: its `else if`")
             }];
             let value = Toml::Text((number + 1).to_string());
             block.add("add_field", Toml::Table(vec![(field.clone(), value)]));
@@ -198,6 +181,24 @@ pub fn guard(conditions: &[&Expr], arm: usize) -> Vec<Expr> {
     let mut guard: Vec<Expr> = before.map(|before| before.negated()).collect();
     guard.extend(own.map(|own| (*own).clone()));
     guard
+}
+
+/// Why the answer of an `if` is noted: a filter may change what a later one's condition reads, or long conditions
+/// would come again and again.
+fn why_noted(arms: &[Vec<Step>], guards: &[Vec<Expr>]) -> Option<&'static str> {
+    let flat: Vec<(usize, &Step)> =
+        arms.iter().enumerate().flat_map(|(arm, steps)| steps.iter().map(move |step| (arm, step))).collect();
+    let is_changed = flat.iter().enumerate().any(|(at, (_, earlier))| {
+        flat[at + 1..].iter().any(|(arm, later)| later.is_filter() && changes(&earlier.writes, &guards[*arm]))
+    });
+    if is_changed {
+        return Some("as in Logstash, since filters below may change what it reads");
+    }
+    let length = |arm: usize| guards[arm].iter().filter_map(Expr::when).map(|text| text.len()).sum::<usize>();
+    let filters = flat.iter().filter(|(_, step)| step.is_filter());
+    let lengths: Vec<usize> = filters.map(|(arm, _)| length(*arm)).collect();
+    let is_long = lengths.len() > 2 && lengths.iter().sum::<usize>() > REPEATED_MAX;
+    is_long.then_some("to say it once")
 }
 
 fn changes(writes: &Writes, guard: &[Expr]) -> bool {

@@ -20,6 +20,9 @@ struct Producer<'a> {
     is_sole: bool,
 }
 
+/// An id that more fields lead to is left as it is.
+const USED_MAX: usize = 20;
+
 const REPLAY: &str = "a replay stores the events again";
 
 impl<'a> Mapping<'a> {
@@ -29,7 +32,11 @@ impl<'a> Mapping<'a> {
         let place = chosen.plugin.map(|plugin| plugin.place_of("document_id")).unwrap_or_default();
         let Some(document_id) = &chosen.document_id else {
             if let Some(plugin) = chosen.plugin.filter(|_| chosen.is_engine) {
-                self.note(plugin.place, &plugin.name, &format!("without `document_id` the engine makes the ids: {REPLAY}"));
+                self.note(
+                    plugin.place,
+                    &plugin.name,
+                    &format!("without `document_id` the engine makes the ids: {REPLAY}"),
+                );
             }
             return (automatic("the engine makes the ids: a replay stores the events again"), false);
         };
@@ -131,8 +138,8 @@ impl<'a> Mapping<'a> {
         block.comments = self.heading(producer.plugin);
         block.comments.push("what [id] hashes is kept as it is here: filters below change it".to_string());
         block.add("type", Toml::Text("mutate".to_string()));
-        let (key, value) = (ours(key).unwrap_or_default(), ours(value).unwrap_or_default());
-        block.add(operation, Toml::Table(vec![(key, Toml::Text(value))]));
+        let value = ours(value).unwrap_or_default();
+        block.add(operation, Toml::Table(vec![(key.to_string(), Toml::Text(value))]));
         self.instead.entry(producer.plugin.place).or_default().push(Step::new(block, Writes::default()));
     }
 
@@ -152,8 +159,7 @@ impl<'a> Mapping<'a> {
                 let own = self.step_of(producer.plugin);
                 self.instead.insert(producer.plugin.place, [before, own].concat());
             } else if steps.is_empty() {
-                let mut block = Block::default();
-                block.comments = self.heading(producer.plugin);
+                let mut block = Block { comments: self.heading(producer.plugin), ..Block::default() };
                 let line = block.comments.pop().unwrap_or_default();
                 block.comments.push(format!("{line}: {}: {what} in [id]", producer.plugin.name));
                 self.instead.insert(producer.plugin.place, vec![Step::new(block, Writes::default())]);
@@ -258,7 +264,13 @@ fn producers(filters: &[Node], is_ecs: bool) -> Vec<Producer<'_>> {
             "fingerprint" => {
                 let target = if is_ecs { "[event][hash]" } else { "fingerprint" };
                 let own = [
-                    "source", "target", "method", "key", "base64encode", "concatenate_sources", "concatenate_all_fields",
+                    "source",
+                    "target",
+                    "method",
+                    "key",
+                    "base64encode",
+                    "concatenate_sources",
+                    "concatenate_all_fields",
                 ];
                 let target = plugin.text("target").unwrap_or(target.to_string());
                 vec![(target, vec![Part::Digest(fingerprint(plugin))], is_within(&own))]
@@ -281,8 +293,11 @@ fn producers(filters: &[Node], is_ecs: bool) -> Vec<Producer<'_>> {
             }
             _ => Vec::new(),
         };
-        let producer = |(field, parts, is_sole): (String, Vec<Part>, bool)| {
-            Producer { field: path(&field), parts, plugin, is_sole }
+        let producer = |(field, parts, is_sole): (String, Vec<Part>, bool)| Producer {
+            field: path(&field),
+            parts,
+            plugin,
+            is_sole,
         };
         out.extend(made.into_iter().map(producer));
     });
@@ -349,7 +364,7 @@ fn followed<'p, 'a>(
     let Part::Field(field) = &part else { return vec![part] };
     let mut made = producers.iter().filter(|producer| producer.field == path(field));
     match (made.next(), made.next()) {
-        (Some(producer), None) if depth < 8 => {
+        (Some(producer), None) if depth < 8 && used.len() < USED_MAX => {
             used.push(producer);
             let parts = producer.parts.clone();
             parts.into_iter().flat_map(|part| followed(part, producers, used, depth + 1)).collect()

@@ -1,10 +1,10 @@
 //! Inputs and their codecs: a table of what has a counterpart, and how, and why the rest has none.
 
 use super::Mapping;
+use super::effects::Writes;
 use super::expression::{Expr, Operand};
 use super::flow::Step;
-use super::effects::Writes;
-use super::options::Kind::{Bool, Duration, Number, Text, Texts};
+use super::options::Kind::{Bool, Bytes, Duration, Number, Text, Texts};
 use super::options::Rule::{As, Elsewhere, Ignored, Lost, Note, Same, Unless};
 use super::options::{Rules, ours, value};
 use super::probe;
@@ -22,7 +22,10 @@ const INPUTS: &[(&str, &str, Rules)] = &[
             ("exclude", Same(Texts)),
             ("start_position", Elsewhere),
             ("mode", Elsewhere),
-            ("sincedb_path", Note("positions are kept in the state folder; `onceline run --from-start` reads all again")),
+            (
+                "sincedb_path",
+                Note("positions are kept in the state folder; `onceline run --from-start` reads all again"),
+            ),
             ("sincedb_write_interval", Ignored),
             ("sincedb_clean_after", Ignored),
             ("stat_interval", As("poll_interval", Duration)),
@@ -111,7 +114,7 @@ const CODECS: &[(&str, &str, Rules)] = &[
             ("charset", Same(Text)),
             ("multiline_tag", Same(Text)),
             ("max_lines", Same(Number)),
-            ("max_bytes", Same(Text)),
+            ("max_bytes", Same(Bytes)),
             ("auto_flush_interval", Same(Number)),
             ("patterns_dir", Same(Texts)),
         ],
@@ -243,14 +246,19 @@ impl Mapping<'_> {
             entries.retain(|(key, _)| !found.unknown_keys.contains(key));
             if entries.len() == before {
                 let why = format!("onceline has no codec `{}`, so each line is an event", own.name);
-                let why = if found.other.iter().any(|m| m.contains("unknown value")) { why } else { found.other.join("; ") };
+                let why =
+                    if found.other.iter().any(|m| m.contains("unknown value")) { why } else { found.other.join("; ") };
                 block.comments.extend(self.kept_quietly(&own, &format!("has no counterpart: {why}")).comments);
                 self.lost(own.place, &format!("codec {}", own.name), &why);
                 return;
             }
             for key in found.unknown_keys {
                 block.remark(format!("codec `{name}`: `{key}` has no counterpart"));
-                self.lost(own.place_of(&key), &format!("`{key}`"), &format!("the codec `{name}` has no such option here"));
+                self.lost(
+                    own.place_of(&key),
+                    &format!("`{key}`"),
+                    &format!("the codec `{name}` has no such option here"),
+                );
             }
         }
     }
@@ -266,8 +274,10 @@ impl Mapping<'_> {
             }
             let origin = if is_same { Vec::new() } else { origin(plugin) };
             if let Some(kind) = plugin.get("type") {
+                // a line of text brings none
+                let is_text = plugin.get("codec").and_then(Value::scalar).is_none_or(|codec| codec == "plain");
                 let not_yet = Expr::Not(Box::new(Expr::Field("[type]".to_string())));
-                let when = [origin.clone(), vec![not_yet]].concat();
+                let when = [origin.clone(), if is_text { Vec::new() } else { vec![not_yet] }].concat();
                 self.mark(plugin, "type", kind, when, &mut steps);
             }
             for name in ["add_field", "tags"] {
@@ -291,9 +301,11 @@ impl Mapping<'_> {
     fn mark(&mut self, plugin: &Plugin, name: &str, from: &Value, when: Vec<Expr>, steps: &mut Vec<Step>) {
         let place = plugin.place_of(name);
         let made = match name {
-            "type" => from.scalar().ok_or("a text is wanted".to_string()).and_then(|kind| ours(&kind)).map(|kind| {
-                ("add_field", Toml::Table(vec![("type".to_string(), Toml::Text(kind))]))
-            }),
+            "type" => from
+                .scalar()
+                .ok_or("a text is wanted".to_string())
+                .and_then(|kind| ours(&kind))
+                .map(|kind| ("add_field", Toml::Table(vec![("type".to_string(), Toml::Text(kind))]))),
             "tags" => value(Texts, from).map(|tags| ("add_tag", tags)),
             _ => value(super::options::Kind::Table, from).map(|fields| ("add_field", fields)),
         };
@@ -344,4 +356,3 @@ fn pattern(path: &str) -> String {
     }
     out
 }
-

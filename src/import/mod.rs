@@ -2,7 +2,7 @@
 //!
 //! - `tree`, `parse`, `expression`: the language, whole, as a tree with places
 //! - `options`: rules by which settings become keys; `inputs`, `filters`, `outputs`: the tables of them
-//! - `flow`: `if` as `when`; `effects`: what filters may change
+//! - `flow`: `if` as `when`; `when`: conditions written; `effects`: what filters may change
 //! - `id`: fingerprint and time prefix as `[id]`; `ruby`: the little of Ruby that is understood
 //! - `probe`: asks the reader of pipeline files, so that what is written is what onceline takes
 //! - `toml`: writes it as a person would
@@ -23,13 +23,14 @@ mod probe;
 mod ruby;
 mod toml;
 pub mod tree;
+mod when;
 
 use std::collections::HashMap;
 
 use effects::{Writes, path};
 use flow::Step;
-use tree::{Plugin, each_condition, each_plugin};
 pub use tree::{Config, Place, Source, Wrong};
+use tree::{Plugin, each_condition, each_plugin};
 
 use toml::{Block, Toml};
 
@@ -305,4 +306,3 @@ fn lower(name: &str) -> String {
     out += &plain(rest);
     out.trim_start_matches(['_', '-', '+']).to_string()
 }
-

@@ -13,6 +13,8 @@ pub enum Kind {
     Number,
     /// Texts, or lists of them, by names of the user's own.
     Table,
+    /// A size with its unit.
+    Bytes,
     /// Seconds, or a length of time in words.
     Duration,
     /// As it stands.
@@ -98,6 +100,7 @@ pub fn value(kind: Kind, from: &Value) -> Result<Toml, String> {
             (_, Some(raw)) if raw.starts_with("${") => text(from),
             _ => Err("a number is wanted".to_string()),
         },
+        Kind::Bytes => bytes(from).map(Toml::Text),
         Kind::Duration => duration(from).map(Toml::Text),
         Kind::Table => {
             let pairs = from.pairs().ok_or("a hash is wanted")?;
@@ -106,7 +109,8 @@ pub fn value(kind: Kind, from: &Value) -> Result<Toml, String> {
                     Value::List(_) => self::value(Kind::Texts, value)?,
                     other => text(other)?,
                 };
-                Ok((ours(key)?, value))
+                // variables are not looked for in keys
+                Ok((key.clone(), value))
             };
             Ok(Toml::Table(pairs.iter().map(entry).collect::<Result<_, String>>()?))
         }
@@ -114,11 +118,10 @@ pub fn value(kind: Kind, from: &Value) -> Result<Toml, String> {
     }
 }
 
+/// A number that is written as it would be printed.
 fn is_number(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') && digits.matches('.').count() <= 1;
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
-    is_plain && !whole.is_empty() && !fraction.is_empty() && (whole == "0" || !whole.starts_with('0'))
+    let whole = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+    whole || text.parse::<f64>().is_ok_and(|number| number.is_finite() && format!("{number:?}") == text)
 }
 
 /// A text with its variables as we write them.
@@ -138,13 +141,26 @@ fn any(from: &Value) -> Result<Toml, String> {
         Value::Number(number) => Toml::Raw(number.to_string()),
         Value::List(list) => Toml::List(list.iter().map(any).collect::<Result<_, _>>()?),
         Value::Hash(entries) => {
-            let entry = |(key, value): &(Value, Value)| {
-                Ok((ours(&key.scalar().ok_or("a text is wanted as a key")?)?, any(value)?))
-            };
+            let entry =
+                |(key, value): &(Value, Value)| Ok((key.scalar().ok_or("a text is wanted as a key")?, any(value)?));
             Toml::Table(entries.iter().map(entry).collect::<Result<_, String>>()?)
         }
         Value::Plugin(_) => return Err("a plugin stands here".to_string()),
     })
+}
+
+/// `10MiB`, `100 kib`: the unit in any case.
+fn bytes(from: &Value) -> Result<String, String> {
+    let text = from.scalar().ok_or("a size is wanted")?;
+    if text.starts_with("${") {
+        return ours(&text);
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let units = ["B", "kB", "MB", "GB", "KiB", "MiB", "GiB"];
+    let unit = text[digits..].trim();
+    let unit = units.iter().find(|known| known.eq_ignore_ascii_case(unit)).copied().unwrap_or(unit);
+    let size = format!("{}{unit}", &text[..digits]);
+    crate::config::bytes(&size).map(|_| size).ok_or_else(|| "it is no size".to_string())
 }
 
 /// `1`, `0.5`, `"90 seconds"`.
@@ -167,4 +183,67 @@ fn duration(from: &Value) -> Result<String, String> {
     };
     let millis = (number * factor).ceil() as u64;
     Ok(crate::config::duration_text(std::time::Duration::from_millis(millis)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::tree::Number;
+    use serde_json::Value as Json;
+
+    fn given(json: &Json) -> Value {
+        match json {
+            Json::String(text) => Value::Text(text.clone()),
+            Json::Number(number) => Value::Number(Number::Integer(number.to_string())),
+            Json::Array(list) => Value::List(list.iter().map(given).collect()),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The values of settings by their kind, among Logstash's cases.
+    #[test]
+    fn logstash_conf_syntax_types() {
+        let mut count = 0;
+        for line in include_str!("../../tests/cases/logstash/conf_syntax.jsonl").lines() {
+            let case: Json = serde_json::from_str(line).unwrap();
+            let (kind, is_list) = match case["config"]["type"].as_str() {
+                Some("boolean") => (Kind::Bool, false),
+                Some("number") => (Kind::Number, false),
+                Some("string") => (Kind::Text, false),
+                Some("array" | "list") => (Kind::Texts, false),
+                Some("hash") => (Kind::Table, false),
+                Some("bytes") => (Kind::Bytes, false),
+                Some("uri list") => (Kind::Texts, true),
+                _ => continue,
+            };
+            count += 1;
+            let from = match &case["in"] {
+                Json::String(text) if is_list => {
+                    Value::List(text.split_whitespace().map(|url| Value::Text(url.to_string())).collect())
+                }
+                other => given(other),
+            };
+            let got = value(kind, &from).ok().map(|got| {
+                let mut block = crate::import::toml::Block::new("[t]");
+                block.add("v", got);
+                let table: ::toml::Table = ::toml::from_str(&block.render()).unwrap();
+                match (kind, serde_json::to_value(&table["t"]["v"]).unwrap()) {
+                    (Kind::Bytes, size) => crate::config::bytes(size.as_str().unwrap()).unwrap().into(),
+                    (_, other) => other,
+                }
+            });
+            let want = case["want"].get("value").cloned();
+            assert_eq!(got, want, "{line}");
+        }
+        assert!(count >= 10, "only {count}");
+    }
+
+    #[test]
+    fn lengths_of_time() {
+        for (text, want) in
+            [("1", Some("1s")), ("0.25", Some("250ms")), ("2 min", Some("2m")), ("1 hour", Some("1h")), ("x", None)]
+        {
+            assert_eq!(duration(&Value::Text(text.to_string())).ok().as_deref(), want, "{text}");
+        }
+    }
 }

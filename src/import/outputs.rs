@@ -11,7 +11,8 @@ use super::options::{Rules, ours};
 use super::toml::{Block, Toml};
 use super::tree::{Node, Plugin, Value};
 
-const ROLLS: &str = "what rolls over holds an event twice when it is sent again later; name the index by the event's time";
+const ROLLS: &str =
+    "what rolls over holds an event twice when it is sent again later; name the index by the event's time";
 const TEMPLATE: &str = "put the template there yourself, or let `[output.template]` make one";
 const UPDATES: &str = "whole documents are written, no parts of them";
 const VERSIONS: &str = "documents carry no version of yours yet";
@@ -200,10 +201,8 @@ impl Mapping<'_> {
     pub fn outputs<'b>(&mut self, found: &'b [Found<'b>]) -> Chosen<'b> {
         let kept = choose(found, self.options.output);
         let Some(first) = kept.first().copied() else {
-            let mut chosen = Chosen::default();
-            chosen.block = Block::new("[output]").comment("the source has no output").text("type", "stdout");
-            chosen.index = "logstash".to_string();
-            return chosen;
+            let block = Block::new("[output]").comment("the source has no output").text("type", "stdout");
+            return Chosen { block, index: "logstash".to_string(), ..Chosen::default() };
         };
         let mut chosen = self.output(first.plugin);
         chosen.plugin = Some(first.plugin);
@@ -215,9 +214,11 @@ impl Mapping<'_> {
             let line = first.plugin.place.line(self.sources);
             let block = Block::new("[[filter]]").comment(format!("{line}: other events do not go to this output"));
             let step = Step::new(block.text("type", "drop"), Writes::default());
-            match only.when() {
+            match only.written() {
                 Some(_) => chosen.steps.push(Step { when: vec![only.negated()], ..step }),
-                None => self.lost(first.plugin.place, "if", "the condition around this output cannot be said in `when`"),
+                None => {
+                    self.lost(first.plugin.place, "if", "the condition around this output cannot be said in `when`")
+                }
             }
         }
         let places: Vec<_> = kept.iter().map(|found| found.plugin.place).collect();
@@ -315,7 +316,12 @@ impl Mapping<'_> {
     fn engine(&mut self, plugin: &Plugin) -> Chosen<'static> {
         let mut block = Block::new("[output]").text("type", "elasticsearch");
         let is_https = plugin.flag("ssl") || plugin.flag("ssl_enabled");
-        let hosts: Vec<String> = plugin.texts("hosts").iter().map(|host| url(host, is_https)).collect();
+        let hosts: Vec<String> = plugin
+            .texts("hosts")
+            .iter()
+            .flat_map(|hosts| hosts.split_whitespace())
+            .map(|host| url(host, is_https))
+            .collect();
         let hosts: Vec<Toml> = hosts.iter().filter_map(|host| ours(host).ok()).map(Toml::Text).collect();
         if !hosts.is_empty() {
             block.add("hosts", Toml::List(hosts));
@@ -360,7 +366,11 @@ impl Mapping<'_> {
                 self.note(plugin.place_of("data_stream"), "`data_stream`", &why);
                 let part = |name: &str, default: &str| plugin.text(name).unwrap_or(default.to_string());
                 let kind = part("data_stream_type", "logs");
-                format!("{kind}-{}-{}", part("data_stream_dataset", "generic"), part("data_stream_namespace", "default"))
+                format!(
+                    "{kind}-{}-{}",
+                    part("data_stream_dataset", "generic"),
+                    part("data_stream_namespace", "default")
+                )
             }
             (false, Some(index)) => calendar(&index),
             (false, None) => "logstash-%{+yyyy.MM.dd}".to_string(),
@@ -380,11 +390,10 @@ fn url(host: &str, is_https: bool) -> String {
     }
     let (scheme, rest) = host.split_once("://").filter(|_| !host.starts_with("${")).unwrap_or((scheme, host));
     let authority = rest.split('/').next().unwrap_or(rest);
-    let has_port = match authority.rsplit_once(':') {
-        Some((_, port)) => port.contains('}') || port.bytes().all(|b| b.is_ascii_digit()),
-        None => false,
-    };
-    let has_port = has_port || is_variable;
+    let has_port = is_variable
+        || authority.rsplit_once(':').is_some_and(|(_, port)| {
+            port.contains('}') || !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+        });
     let (authority, path) = rest.split_at(authority.len());
     format!("{scheme}://{authority}{}{path}", if has_port { "" } else { ":9200" })
 }
@@ -401,4 +410,33 @@ pub fn calendar(template: &str) -> String {
     }
     out += rest;
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (host, want) in [
+            ("es", "http://es:9200"),
+            ("es:9201", "http://es:9201"),
+            ("https://es", "https://es:9200"),
+            ("http://u:p@es:80/x/", "http://u:p@es:80/x"),
+            ("https://es/x", "https://es:9200/x"),
+            ("${ES}", "${ES}"),
+            ("${ES:http://es:9200}", "${ES:http://es:9200}"),
+            ("${ES:es:9200}", "http://${ES:es:9200}"),
+            ("${ES}:9200", "http://${ES}:9200"),
+        ] {
+            assert_eq!(url(host, false), want, "{host}");
+        }
+        assert_eq!(url("es", true), "https://es:9200");
+    }
+
+    #[test]
+    fn years() {
+        assert_eq!(calendar("a-%{+YYYY.MM}-YYYY-%{b}"), "a-%{+yyyy.MM}-YYYY-%{b}");
+        assert_eq!(calendar("%{+xxxx.ww}%{+YYYY.ww}"), "%{+xxxx.ww}%{+YYYY.ww}");
+    }
 }

@@ -74,10 +74,10 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Wrong>) -> Result<T, Wrong> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
+        if self.depth == DEPTH_MAX {
             return self.wrong("nested too deeply");
         }
+        self.depth += 1;
         let result = read(self);
         self.depth -= 1;
         result
@@ -229,7 +229,7 @@ impl<'a> Parser<'a> {
         } else {
             let hint = match self.rest().chars().next() {
                 Some(',') => ": settings and entries are separated by white space, not by commas",
-                Some(c) if c == '\u{feff}' => ": a byte order mark",
+                Some('\u{feff}') => ": a byte order mark",
                 Some(c) if c.is_whitespace() => ": only blanks, tabs and line ends are white space",
                 _ => "",
             };

@@ -177,7 +177,8 @@ impl Reader {
     }
 
     fn statement(&mut self) -> Option<Vec<Statement>> {
-        if let (Some(Token::Word(name)), Some(Token::Sign(sign))) = (self.tokens.get(self.at), self.tokens.get(self.at + 1))
+        if let (Some(Token::Word(name)), Some(Token::Sign(sign))) =
+            (self.tokens.get(self.at), self.tokens.get(self.at + 1))
             && sign == "="
             && name != "event"
         {
@@ -430,7 +431,7 @@ impl Mapping<'_> {
                         [Part::Field(from)] => ("copy", from.clone(), field.clone()),
                         parts => ("replace", field.clone(), template(parts)?),
                     };
-                    block.add(key, Toml::Table(vec![(variables(&from)?, Toml::Text(variables(&to)?))]));
+                    block.add(key, Toml::Table(vec![(from, Toml::Text(variables(&to)?))]));
                 }
                 Statement::Remove(field) => {
                     writes.add(field);

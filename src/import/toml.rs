@@ -190,7 +190,8 @@ fn written_key(key: &str) -> String {
 
 fn written(text: &str) -> String {
     let is_odd = text.chars().any(|c| c.is_control() && c != '\t' && c != '\n') || text.contains("'''");
-    if text.contains('\n') && !is_odd && !text.ends_with('\'') && !text.trim_matches('\n').is_empty() && text.len() > 40 {
+    if text.contains('\n') && !is_odd && !text.ends_with('\'') && !text.trim_matches('\n').is_empty() && text.len() > 40
+    {
         return format!("'''\n{text}'''");
     }
     on_one_line(text)
@@ -263,4 +264,71 @@ fn is_variable(inner: &str) -> bool {
     let name = inner.split(':').next().unwrap_or("");
     let is_named = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
     is_named && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn variables_as_we_write_them() {
+        for (text, want) in [
+            ("a", Some("a")),
+            ("${A}-${B:x}", Some("${A}-${B:x}")),
+            ("${a.b}", Some("${a_b}")),
+            ("${1x}", Some("$${1x}")),
+            ("${A", Some("$${A")),
+            ("$${1x}", Some("$$${1x}")),
+            ("${}", Some("$${}")),
+            ("${A:logs-%{+yyyy}}-x", Some("${A:logs-%{+yyyy}}-x")),
+            ("${A:{b}", None),
+            ("$${A}", None),
+        ] {
+            assert_eq!(variables(text).as_deref(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn tables() {
+        let mut block = Block::new("[[filter]]").comment("a\n  b").text("type", "x").raw("n", 1);
+        let texts = ["a", "\\d", "'", "b", "\"'", ""];
+        block.add("gsub", Toml::Rows(3, texts.map(|t| Toml::Text(t.to_string())).to_vec()));
+        block.add("match", Toml::Table(vec![("a b".to_string(), Toml::Text("y".repeat(120)))]));
+        block.remark("c");
+        let got = block.render();
+        let want = [
+            "# a",
+            "#   b",
+            "[[filter]]",
+            "type = \"x\"",
+            "n    = 1",
+            "gsub = [",
+            "  \"a\", '\\d', \"'\",",
+            "  \"b\", \"\\\"'\", \"\",",
+            "]",
+            "# c",
+            "[filter.match]",
+        ];
+        assert_eq!(got.lines().take(11).collect::<Vec<_>>(), want);
+        assert!(::toml::from_str::<::toml::Table>(&got).is_ok(), "{got}");
+    }
+
+    proptest! {
+        #[test]
+        fn texts_are_read_back(text: String, plain in "[ -~\\n\\t']{0,60}", key: String) {
+            prop_assume!(key != "same");
+            for text in [text, plain] {
+                let mut block = Block::new("[t]").comment(text.as_str());
+                block.add(&key, Toml::List(vec![Toml::Text(text.clone())]));
+                block.add("same", Toml::Text(text.clone()));
+                let rendered = block.render();
+                let read = ::toml::from_str::<::toml::Table>(&rendered);
+                prop_assert!(read.is_ok(), "{:?}\n{}", read, rendered);
+                let read = read.unwrap();
+                prop_assert_eq!(read["t"]["same"].as_str(), Some(text.as_str()));
+                prop_assert_eq!(read["t"][&key][0].as_str(), Some(text.as_str()));
+            }
+        }
+    }
 }

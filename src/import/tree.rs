@@ -56,11 +56,7 @@ impl Wrong {
         let line = text.split('\n').nth(number - 1).unwrap_or("").trim_end_matches('\r');
         let head: String = line.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let margin = " ".repeat(number.to_string().len());
-        format!(
-            "{}: {}\n  {number} | {line}\n  {margin} | {head}^\n",
-            self.place.full(sources),
-            self.message,
-        )
+        format!("{}: {}\n  {number} | {line}\n  {margin} | {head}^\n", self.place.full(sources), self.message,)
     }
 }
 
