@@ -230,8 +230,8 @@ impl Mapping<'_> {
     fn zone(&mut self, plugin: &Plugin, block: &mut Block) {
         let formats = plugin.texts("match");
         let has_zone = |format: &String| match format.as_str() {
-            "UNIX" | "UNIX_MS" | "TAI64N" => true,
-            "ISO8601" => false,
+            // such a text nearly always has one
+            "ISO8601" | "UNIX" | "UNIX_MS" | "TAI64N" => true,
             pattern => pattern.split('\'').step_by(2).any(|part| part.contains(['Z', 'z'])),
         };
         if plugin.get("timezone").is_some() || formats.iter().skip(1).all(has_zone) {

@@ -133,7 +133,6 @@ const CODECS: &[(&str, &str, Rules)] = &[
         ],
     ),
     ("cef", "cef", &[("delimiter", Same(Text))]),
-    ("syslog", "syslog", &[]),
 ];
 
 /// The settings by which an input marks its events.

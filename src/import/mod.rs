@@ -217,7 +217,7 @@ impl<'a> Mapping<'a> {
                 Some(other) => other.scalar().unwrap_or_default(),
                 None => String::new(),
             };
-            has_time |= codec.starts_with("json") || codec == "syslog";
+            has_time |= codec.starts_with("json");
         });
         each_plugin(&config.filters, &mut |plugin| {
             let is_grok = plugin.name == "grok";

@@ -339,7 +339,7 @@ fn formatted(format: Thing, value: Thing) -> Option<Thing> {
         other => other,
     };
     match (constant(&format)?, value) {
-        ("%x" | "%08x" | "%8x", Thing::Seconds) => Some(Thing::Text(vec![Part::HexSeconds])),
+        ("%x" | "%08x" | "%.8x", Thing::Seconds) => Some(Thing::Text(vec![Part::HexSeconds])),
         ("%d" | "%s" | "%i", Thing::Seconds) => Some(Thing::Text(vec![Part::Seconds])),
         _ => None,
     }
@@ -359,7 +359,7 @@ fn called(thing: Thing, name: &str, given: Vec<Thing>) -> Option<Thing> {
         (Thing::Event, "remove", [field]) => Some(Thing::Done(vec![Statement::Remove(canonical(constant(field)?))])),
         (Thing::Event, "tag", [tag]) => Some(Thing::Done(vec![Statement::Tag(constant(tag)?.to_string())])),
         (Thing::Event, "cancel", []) => Some(Thing::Done(vec![Statement::Cancel])),
-        (Thing::Time, "time" | "utc" | "to_time", []) => Some(Thing::Time),
+        (Thing::Time, "time" | "utc" | "to_time" | "to_f", []) => Some(Thing::Time),
         (Thing::Time | Thing::Seconds, "to_i", []) => Some(Thing::Seconds),
         (Thing::Seconds, "to_s", [Thing::Number(16)]) => Some(Thing::Text(vec![Part::HexSeconds])),
         (Thing::Seconds, "to_s", [] | [Thing::Number(10)]) => Some(Thing::Text(vec![Part::Seconds])),
@@ -449,5 +449,59 @@ impl Mapping<'_> {
         let first = steps.first_mut()?;
         first.block.comments = self.heading(plugin);
         Some(steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the code does, shown shortly; empty if it is not understood.
+    fn check(code: &str, want: &str) {
+        let shown = statements(code).unwrap_or_default().iter().map(|statement| match statement {
+            Statement::Set(field, parts) => {
+                let parts = parts.iter().map(|part| match part {
+                    Part::Text(text) | Part::Placeholder(text) => format!("{text:?}"),
+                    Part::Field(field) => field.clone(),
+                    Part::Seconds => "seconds".to_string(),
+                    Part::HexSeconds => "hex".to_string(),
+                    Part::Digest(digest) => format!("{}({})", digest.method, digest.sources.join(",")),
+                });
+                format!("{field}={}", parts.collect::<Vec<_>>().join("+"))
+            }
+            Statement::Remove(field) => format!("remove {field}"),
+            Statement::Tag(tag) => format!("tag {tag}"),
+            Statement::Cancel => "cancel".to_string(),
+        });
+        assert_eq!(shown.collect::<Vec<_>>().join("; "), want, "{code}");
+    }
+
+    #[test]
+    fn what_is_understood() {
+        check("event.cancel", "cancel");
+        check("event.remove('[a][b]')\n\n event.tag \"t\" # why", "remove [a][b]; tag t");
+        check("event.set('@metadata[a]', event.get('b'))", "[@metadata][a]=b");
+        check("event.set('a', \"x-#{event.get('b')}-#{event.timestamp.to_i}\")", "a=\"x-\"+b+\"-\"+seconds");
+        check("require 'digest'; event['a'] = Digest::SHA256.hexdigest(event['[m]'].to_s)", "a=SHA256([m])");
+        check("event.set('a', OpenSSL::HMAC.hexdigest(OpenSSL::Digest::MD5.new, 'k', event.get('m')))", "a=MD5(m)");
+        check("x = event.get('@timestamp').to_f.to_i\nevent.set('a', '%.8x' % x)", "a=hex");
+    }
+
+    #[test]
+    fn what_is_not() {
+        for code in [
+            "event.set('a', 1)",
+            "event.set('a', event.get('@timestamp').to_i.to_s(16).upcase)",
+            "event.set('a', (event.get('@timestamp').to_f * 1000).to_i.to_s(16))",
+            "event.set('a', event.get('time').to_i.to_s(16))",
+            "event.cancel if event.get('a')",
+            "event.set('a', \"\\u0041\")",
+            "event.set('a', 'open",
+            "((((((",
+            "exit",
+        ] {
+            check(code, "");
+        }
+        check(&format!("event.set('a', {}'x'{})", "(".repeat(1000), ")".repeat(1000)), "");
     }
 }
