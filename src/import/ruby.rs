@@ -458,7 +458,8 @@ mod tests {
 
     /// What the code does, shown shortly; empty if it is not understood.
     fn check(code: &str, want: &str) {
-        let shown = statements(code).unwrap_or_default().iter().map(|statement| match statement {
+        let statements = statements(code).unwrap_or_default();
+        let shown = statements.iter().map(|statement| match statement {
             Statement::Set(field, parts) => {
                 let parts = parts.iter().map(|part| match part {
                     Part::Text(text) | Part::Placeholder(text) => format!("{text:?}"),

@@ -185,7 +185,7 @@ fn inline(value: &Toml) -> String {
 
 fn written_key(key: &str) -> String {
     let is_bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if is_bare { key.to_string() } else { on_one_line(key) }
+    if is_bare { key.to_string() } else { quoted(key, false) }
 }
 
 fn written(text: &str) -> String {
@@ -194,10 +194,11 @@ fn written(text: &str) -> String {
     {
         return format!("'''\n{text}'''");
     }
-    on_one_line(text)
+    quoted(text, true)
 }
 
-fn on_one_line(text: &str) -> String {
+/// On one line; three quotes are for values only.
+fn quoted(text: &str, is_value: bool) -> String {
     let is_odd = text.chars().any(|c| c.is_control());
     if !text.contains(['"', '\\']) && !is_odd {
         return format!("\"{text}\"");
@@ -205,7 +206,7 @@ fn on_one_line(text: &str) -> String {
     if !text.contains('\'') && !is_odd {
         return format!("'{text}'");
     }
-    if !text.contains("'''") && !text.ends_with('\'') && !is_odd {
+    if is_value && !text.contains("'''") && !text.ends_with('\'') && !is_odd {
         return format!("'''{text}'''");
     }
     let mut out = "\"".to_string();
