@@ -17,7 +17,7 @@ const TEMPLATE: &str = "put the template there yourself, or let `[output.templat
 const UPDATES: &str = "whole documents are written, no parts of them";
 const VERSIONS: &str = "documents carry no version of yours yet";
 const CERTIFICATE: &str = "the server's certificate is always verified, against `tls.ca` or the system's authorities";
-const CLIENT: &str = "there are no client certificates";
+const CLIENT: &str = "write certificate and key to PEM files, and those to `tls.certificate` and `tls.key`";
 
 /// The settings of the output to Elasticsearch and OpenSearch.
 const ENGINE: Rules = &[
@@ -38,8 +38,8 @@ const ENGINE: Rules = &[
     ("ssl_certificate_verification", Unless(&["true"], CERTIFICATE)),
     ("ssl_verification_mode", Unless(&["full"], CERTIFICATE)),
     ("ca_trusted_fingerprint", Lost("write the authority to `tls.ca`")),
-    ("ssl_certificate", Lost(CLIENT)),
-    ("ssl_key", Lost(CLIENT)),
+    ("ssl_certificate", Elsewhere),
+    ("ssl_key", Elsewhere),
     ("ssl_keystore_path", Lost(CLIENT)),
     ("ssl_keystore_password", Lost(CLIENT)),
     ("keystore", Lost(CLIENT)),
@@ -347,8 +347,11 @@ impl Mapping<'_> {
             _ => self.lost(plugin.place, &plugin.name, "`user` and `password` are given together or not at all"),
         }
         let ca = plugin.text("cacert").or(plugin.texts("ssl_certificate_authorities").into_iter().next());
-        if let Some(ca) = ca.and_then(|ca| ours(&ca).ok()) {
-            block.add("tls", Toml::Table(vec![("ca".to_string(), Toml::Text(ca))]));
+        let files = [("ca", ca), ("certificate", plugin.text("ssl_certificate")), ("key", plugin.text("ssl_key"))];
+        let files = files.into_iter().filter_map(|(key, file)| Some((key.to_string(), Toml::Text(ours(&file?).ok()?))));
+        let files: Vec<(String, Toml)> = files.collect();
+        if !files.is_empty() {
+            block.add("tls", Toml::Table(files));
         }
         let level = plugin.text("compression_level").and_then(|level| level.parse().ok()).unwrap_or(0);
         if plugin.flag("http_compression") || level > 0 {
