@@ -116,7 +116,10 @@ impl Writes {
             }
             "translate" => match plugin.text("target").or(plugin.text("destination")) {
                 Some(target) => self.add(&target),
-                None => self.add("translation"),
+                None => {
+                    self.add("translation");
+                    self.add(&plugin.text("source").or(plugin.text("field")).unwrap_or_default());
+                }
             },
             "urldecode" if !plugin.flag("all_fields") => {
                 self.add(&plugin.text("field").unwrap_or("message".to_string()));

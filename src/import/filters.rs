@@ -3,7 +3,7 @@
 
 use super::Mapping;
 use super::options::Kind::{Bool, Number, Table, Text, Texts};
-use super::options::Rule::{As, Elsewhere, Ignored, Same, Unless};
+use super::options::Rule::{As, Elsewhere, Ignored, Same};
 use super::options::Rules;
 use super::probe;
 use super::toml::{Block, Toml};
@@ -132,7 +132,7 @@ const FILTERS: &[(&str, Rules)] = &[
             ("override", Same(Bool)),
             ("regex", Same(Bool)),
             ("refresh_interval", Same(Number)),
-            ("refresh_behaviour", Unless(&["replace"], "a dictionary is read anew as a whole")),
+            ("refresh_behaviour", Same(Text)),
         ],
     ),
     ("truncate", &[("fields", Same(Texts)), ("length_bytes", Same(Number))]),

@@ -4,7 +4,7 @@ use super::Mapping;
 use super::effects::Writes;
 use super::expression::{Expr, Operand};
 use super::flow::Step;
-use super::options::Kind::{Bool, Bytes, Duration, Number, Text, Texts};
+use super::options::Kind::{Bool, Bytes, Duration, Number, Table, Text, Texts};
 use super::options::Rule::{As, Elsewhere, Ignored, Lost, Note, Same, Unless};
 use super::options::{Rules, ours, value};
 use super::probe;
@@ -130,6 +130,10 @@ const CODECS: &[(&str, &str, Rules)] = &[
             ("autodetect_column_names", Same(Bool)),
             ("autogenerate_column_names", Same(Bool)),
             ("skip_empty_columns", Same(Bool)),
+            ("skip_empty_rows", Same(Bool)),
+            ("skip_header", Same(Bool)),
+            ("convert", Same(Table)),
+            ("target", Same(Text)),
         ],
     ),
     ("cef", "cef", &[("delimiter", Same(Text))]),
