@@ -69,8 +69,8 @@
 //! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
 //! 12. A saved position never passes an open batch, nor a letter that is not on the disk; with SQLite it commits with
 //!     its rows: property tests in [`ack`], `tests/program/positions.rs`. State that cannot be used is an error.
-//! 13. A file is the one that was read only if its bytes say so, looked at after reading: [`input::follow`],
-//!     `tests/following`.
+//! 13. A file is the one that was read only if its bytes say so, by one rule ([`input::known`]), and looked at after
+//!     reading: [`input::follow`], `tests/following`.
 //! 14. What was read of standard input and has no fate is written to a spool before the process ends, unless it is
 //!     killed: [`ack::kept`], [`input::spool`], `tests/program/stopping.rs`.
 //! 15. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`].

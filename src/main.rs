@@ -255,8 +255,17 @@ fn options(args: &PipelineArgs) -> Options {
     Options { sets: args.sets.clone(), now: args.now, state: args.state.clone(), ..Options::default() }
 }
 
+/// Says where two inputs of a pipeline read one file; true if any do.
+fn say_conflicts(plans: &[(PathBuf, Plan)]) -> bool {
+    let conflicts = plans.iter().filter_map(|(path, plan)| Some((path, plan.pipeline.conflict()?)));
+    conflicts.inspect(|(path, why)| eprintln!("onceline: {}: {why}", path.display())).count() > 0
+}
+
 fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
     let Some(plans) = load(args, &options(args))? else { return Ok(WRONG) };
+    if say_conflicts(&plans) {
+        return Ok(WRONG);
+    }
     let mut out = std::io::stdout().lock();
     for (number, (path, plan)) in plans.iter().enumerate() {
         if number > 0 {

@@ -1,6 +1,6 @@
 //! Which batches of a partition are settled, and so how far its position may move: over settled ground only.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,24 +14,49 @@ pub type Claim = (Arc<FileKey>, Mark);
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    partitions: Vec<Partition>,
-    /// Partitions whose position moved since it was last taken to be saved.
-    moved: BTreeSet<u32>,
-    /// How many files were numbered.
-    files: u64,
-    /// Of each device and inode, the number of the last file whose position was taken.
-    newest: HashMap<(u64, u64), u64>,
-    /// Positions of files that were found elsewhere, before they are read.
-    noted: Vec<Position>,
+    /// Those that are read, or have something open. A number is never used again.
+    partitions: BTreeMap<u32, Partition>,
+    next: u32,
+    /// Settled bytes of partitions that are gone.
+    gone_bytes: u64,
+    /// The highest number of a file.
+    numbers: u64,
+    /// Numbers of earlier runs that a file of this run goes on with.
+    taken: HashSet<u64>,
+    /// Claims of the batches that are settled with all before them and were not taken since: the last of each file,
+    /// by its number.
+    claims: BTreeMap<u64, Claim>,
+    /// What is to be saved beside them.
+    noted: Moves,
 }
 
-#[derive(Debug, Default)]
+/// What is to be saved, all of it or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Positions that moved.
+    pub positions: Vec<Position>,
+    /// Numbers of positions that are kept no longer.
+    pub forgotten: Vec<u64>,
+    /// Patterns by which files were looked for; a file that they lead to later is new.
+    pub looked: Vec<String>,
+}
+
+impl Moves {
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty() && self.forgotten.is_empty() && self.looked.is_empty()
+    }
+}
+
+#[derive(Debug)]
 struct Partition {
+    /// How many files are read that have their place in it: one that was copied, truncated or compressed shares it
+    /// with what came of it.
+    users: u32,
+    /// The number of the next batch, and how many were opened: one that has a number may be on its way.
+    next: u64,
+    opened: u64,
     /// Everything before this is settled.
     offset: u64,
-    /// Claims of the batches that are settled with all before them and were not taken since: the last of each file
-    /// (one that was copied, truncated or compressed shares its partition with what came of it).
-    claims: Vec<Claim>,
     /// Batches not settled, or settled above an open one.
     batches: BTreeMap<u64, Batch>,
     /// The batch up to which the position was given out before it was settled, by [`Ledger::take_moved_with`].
@@ -48,43 +73,92 @@ struct Batch {
 impl Ledger {
     /// A new partition, read from `offset` on.
     pub fn partition(&mut self, offset: u64) -> u32 {
-        self.partitions.push(Partition { offset, ..Partition::default() });
-        self.partitions.len() as u32 - 1
+        let number = self.next;
+        self.next += 1;
+        let partition = Partition { users: 1, next: 0, opened: 0, offset, batches: BTreeMap::new(), given: None };
+        self.partitions.insert(number, partition);
+        number
     }
 
-    /// A new partition of a file that goes on at a saved position, under another name or inode than it was saved
-    /// with: to be saved again, whether or not there is something new in it.
-    pub fn partition_moved(&mut self, claim: Claim) -> u32 {
-        let partition = self.partition(claim.1.offset);
-        self.moved.insert(partition);
-        if let Some(last) = self.partitions.last_mut() {
-            last.claims.push(claim);
+    /// One more file has its place in a partition; false if that is gone, since all of it is settled.
+    pub fn share(&mut self, partition: u32) -> bool {
+        let found = self.partitions.get_mut(&partition);
+        found.map(|part| part.users += 1).is_some()
+    }
+
+    /// A file ended. A partition that nobody reads is gone once all of it is settled.
+    pub fn release(&mut self, partition: u32) {
+        if let Some(part) = self.partitions.get_mut(&partition) {
+            part.users = part.users.saturating_sub(1);
+            self.drop_if_done(partition);
         }
-        partition
     }
 
-    /// The number of a file that begins.
-    pub fn number_file(&mut self) -> u64 {
-        self.files += 1;
-        self.files
+    fn drop_if_done(&mut self, partition: u32) {
+        if let Some(part) = self.partitions.get(&partition)
+            && part.users == 0
+            && part.opened == part.next
+            && part.batches.is_empty()
+        {
+            self.gone_bytes += part.offset;
+            self.partitions.remove(&partition);
+        }
     }
 
-    /// A file was found elsewhere: its position is saved under its new name with the next that is saved, before
-    /// another file that has its old inode takes its place.
-    pub fn note(&mut self, position: Position) {
-        self.noted.push(position);
+    /// How many partitions there are.
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// The number of the next batch of a partition.
+    pub fn number_batch(&mut self, partition: u32) -> u64 {
+        let Some(part) = self.partitions.get_mut(&partition) else { return 0 };
+        part.next += 1;
+        part.next - 1
+    }
+
+    /// The number of a file that begins, above those that were `saved`; with the position that it goes on from, the
+    /// number of that, unless another file goes on from there too.
+    pub fn number_file(&mut self, was: Option<u64>, saved: u64) -> u64 {
+        if let Some(was) = was
+            && self.taken.insert(was)
+        {
+            return was;
+        }
+        self.numbers = self.numbers.max(saved) + 1;
+        self.numbers
+    }
+
+    /// A file goes on at a place that is to be saved, whether or not there is something new in it.
+    pub fn claim(&mut self, claim: Claim) {
+        self.claims.insert(claim.0.number, claim);
+    }
+
+    /// Files were looked for by these patterns, and those that were found begin at these places: both are saved, or
+    /// neither is.
+    pub fn note_look(&mut self, patterns: impl IntoIterator<Item = String>, found: Vec<Position>) {
+        self.noted.looked.extend(patterns);
+        self.noted.positions.extend(found);
+    }
+
+    /// The position of a file is kept no longer.
+    pub fn forget(&mut self, file: u64) {
+        self.claims.remove(&file);
+        self.noted.forgotten.push(file);
     }
 
     /// A batch was read. Batches of a partition are opened in the order of their numbers.
     pub fn open(&mut self, partition: u32, number: u64, span: Span) {
-        if let Some(partition) = self.partitions.get_mut(partition as usize) {
-            partition.batches.insert(number, Batch { span, settled: false, claim: None });
+        if let Some(part) = self.partitions.get_mut(&partition) {
+            part.next = part.next.max(number + 1);
+            part.opened += 1;
+            part.batches.insert(number, Batch { span, settled: false, claim: None });
         }
     }
 
     /// All events of a batch have their fate.
     pub fn settle(&mut self, partition: u32, number: u64, claim: Option<Claim>) {
-        let Some(part) = self.partitions.get_mut(partition as usize) else { return };
+        let Some(part) = self.partitions.get_mut(&partition) else { return };
         if let Some(batch) = part.batches.get_mut(&number) {
             batch.settled = true;
             batch.claim = claim;
@@ -97,71 +171,48 @@ impl Ledger {
             if let Some(claim) = batch.claim
                 && part.given.is_none_or(|given| given < number)
             {
-                part.claims.retain(|(file, _)| file.number != claim.0.number);
-                part.claims.push(claim);
-                self.moved.insert(partition);
+                self.claims.insert(claim.0.number, claim);
             }
         }
+        self.drop_if_done(partition);
     }
 
     /// The place before which all is settled.
     pub fn offset(&self, partition: u32) -> Option<u64> {
-        self.partitions.get(partition as usize).map(|part| part.offset)
+        self.partitions.get(&partition).map(|part| part.offset)
     }
 
     pub fn has_moved(&self) -> bool {
-        !self.moved.is_empty() || !self.noted.is_empty()
+        !self.claims.is_empty() || !self.noted.is_empty()
     }
 
-    /// The positions that moved since this was last asked.
-    pub fn take_moved(&mut self) -> Vec<Position> {
-        let moved = std::mem::take(&mut self.moved);
-        self.positions(moved, None)
-    }
-
-    /// Positions of these partitions, and of a claim. Of a file that lost its inode to another, as when it was
-    /// truncated, none are given any more once the other has one: it would stand for the other's.
-    fn positions(&mut self, moved: BTreeSet<u32>, next: Option<Claim>) -> Vec<Position> {
-        let mut claims: Vec<Claim> = Vec::new();
-        for partition in moved {
-            claims.append(&mut self.partitions[partition as usize].claims);
-        }
-        claims.extend(next);
-        claims.sort_by_key(|(file, _)| file.number);
-        let mut positions = std::mem::take(&mut self.noted);
-        let mut taken = HashSet::new();
-        for (file, mark) in claims.iter().rev() {
-            let inode = (file.identity.device, file.identity.inode);
-            let newest = self.newest.entry(inode).or_default();
-            if *newest <= file.number && taken.insert(inode) {
-                *newest = file.number;
-                positions.push(file.at(*mark));
-            }
-        }
-        positions
+    /// What is to be saved since this was last asked.
+    pub fn take_moved(&mut self) -> Moves {
+        let mut moves = std::mem::take(&mut self.noted);
+        let claims = std::mem::take(&mut self.claims);
+        moves.positions.extend(claims.values().map(|(file, mark)| file.at(*mark)));
+        moves
     }
 
     /// The same, as it will be once batch `number` is settled too. The caller makes it so, or saves nothing.
-    pub fn take_moved_with(&mut self, partition: u32, number: u64, claim: Option<&Claim>) -> Vec<Position> {
-        let moved = std::mem::take(&mut self.moved);
-        let mut next = None;
-        if let (Some(claim), Some(part)) = (claim, self.partitions.get_mut(partition as usize))
+    pub fn take_moved_with(&mut self, partition: u32, number: u64, claim: Option<&Claim>) -> Moves {
+        if let (Some(claim), Some(part)) = (claim, self.partitions.get_mut(&partition))
             && part.batches.first_key_value().is_some_and(|(first, _)| *first == number)
         {
             part.given = Some(number);
-            next = Some(claim.clone());
+            self.claims.insert(claim.0.number, claim.clone());
         }
-        self.positions(moved, next)
+        self.take_moved()
     }
 
     /// Bytes of all partitions before which all is settled.
     pub fn settled_bytes(&self) -> u64 {
-        self.partitions.iter().map(|part| part.offset).sum()
+        self.gone_bytes + self.partitions.values().map(|part| part.offset).sum::<u64>()
     }
 
     /// Batches with something open.
     pub fn open_batches(&self) -> usize {
-        self.partitions.iter().flat_map(|part| part.batches.values()).filter(|batch| !batch.settled).count()
+        self.partitions.values().flat_map(|part| part.batches.values()).filter(|batch| !batch.settled).count()
     }
 }
 
@@ -172,8 +223,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn file(inode: u64) -> Arc<FileKey> {
-        let identity = Identity { device: 1, inode, head: Print::head(b"") };
-        Arc::new(FileKey { path: format!("/{inode}").into(), identity, number: inode })
+        let identity = Identity { device: 1, inode, born: None, head: Print::head(b"") };
+        Arc::new(FileKey { path: format!("/{inode}").into(), identity, number: inode + 1 })
     }
 
     fn mark(offset: u64) -> Mark {
@@ -223,7 +274,7 @@ mod tests {
                     Step::Settle(at, n) => {
                         ledger.settle(parts[at], n, claim(at, n));
                         settled[at][n as usize] = true;
-                        (settled, Vec::new())
+                        (settled, Moves::default())
                     }
                     Step::Save => (settled, ledger.take_moved()),
                     Step::SaveWith(at, n) => {
@@ -234,7 +285,7 @@ mod tests {
                         (settled, taken)
                     }
                 };
-                for position in taken {
+                for position in taken.positions {
                     let at = position.identity.inode as usize;
                     let covered = (position.mark.offset - 100) / 10;
                     prop_assert_eq!(position.mark, mark(position.mark.offset));
@@ -255,34 +306,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_another_name_is_saved_though_nothing_is_new() {
+    fn what_is_saved_is_taken_once() {
         let mut ledger = Ledger::default();
-        ledger.partition_moved((file(7), mark(300)));
-        assert_eq!(ledger.settled_bytes(), 300);
-        ledger.note(file(8).at(mark(200)));
-        assert_eq!(ledger.take_moved(), [file(8).at(mark(200)), file(7).at(mark(300))]);
-        assert_eq!(ledger.take_moved(), []);
-    }
-
-    /// Files of one inode, numbered in the order in which they had it.
-    fn text(inode: u64, number: u64) -> Arc<FileKey> {
-        let FileKey { path, identity, .. } = (*file(inode)).clone();
-        Arc::new(FileKey { path, identity, number })
-    }
-
-    #[test]
-    fn what_a_file_was_before_it_was_truncated_no_longer_stands_for_it() {
-        let mut ledger = Ledger::default();
-        let (before, after) = (ledger.partition(0), ledger.partition(0));
-        (0..3).for_each(|n| ledger.open(before, n, n * 10..n * 10 + 10));
-        ledger.open(after, 0, 0..5);
-        ledger.settle(before, 0, Some((text(7, 1), mark(10))));
-        assert_eq!(ledger.take_moved(), [text(7, 1).at(mark(10))], "as long as the new text has no place");
-        ledger.settle(before, 1, Some((text(7, 1), mark(20))));
-        ledger.settle(after, 0, Some((text(7, 2), mark(5))));
-        assert_eq!(ledger.take_moved(), [text(7, 2).at(mark(5))]);
-        ledger.settle(before, 2, Some((text(7, 1), mark(30))));
-        assert_eq!(ledger.take_moved(), []);
+        assert!(!ledger.has_moved());
+        ledger.claim((file(7), mark(300)));
+        ledger.note_look(["/*".to_string()], vec![file(8).at(mark(200))]);
+        ledger.claim((file(9), mark(1)));
+        ledger.forget(10);
+        assert!(ledger.has_moved());
+        let positions = vec![file(8).at(mark(200)), file(7).at(mark(300))];
+        assert_eq!(ledger.take_moved(), Moves { positions, forgotten: vec![10], looked: vec!["/*".to_string()] });
+        assert_eq!(ledger.take_moved(), Moves::default());
     }
 
     #[test]
@@ -291,11 +325,42 @@ mod tests {
         let lane = ledger.partition(0);
         ledger.open(lane, 0, 0..10);
         ledger.open(lane, 1, 10..10);
-        ledger.settle(lane, 1, Some((text(8, 2), mark(10))));
+        ledger.settle(lane, 1, Some((file(8), mark(10))));
         ledger.open(lane, 2, 0..5);
-        ledger.settle(lane, 2, Some((text(7, 3), mark(5))));
-        assert_eq!(ledger.take_moved(), []);
-        ledger.settle(lane, 0, Some((text(7, 1), mark(10))));
-        assert_eq!(ledger.take_moved(), [text(7, 3).at(mark(5)), text(8, 2).at(mark(10))]);
+        ledger.settle(lane, 2, Some((file(9), mark(5))));
+        assert_eq!(ledger.take_moved().positions, []);
+        ledger.settle(lane, 0, Some((file(7), mark(10))));
+        let all = [file(7).at(mark(10)), file(8).at(mark(10)), file(9).at(mark(5))];
+        assert_eq!(ledger.take_moved().positions, all);
+    }
+
+    #[test]
+    fn a_number_of_an_earlier_run_is_taken_by_one_file() {
+        let mut ledger = Ledger::default();
+        let numbers = [None, Some(5), Some(5), None, Some(3)].map(|was| ledger.number_file(was, 7));
+        assert_eq!(numbers, [8, 5, 9, 10, 3]);
+    }
+
+    #[test]
+    fn partitions_of_files_that_ended_are_gone_when_they_are_settled() {
+        let mut ledger = Ledger::default();
+        for round in 0..1000 {
+            let part = ledger.partition(0);
+            let number = ledger.number_batch(part);
+            ledger.open(part, number, 0..10);
+            if round % 2 == 0 {
+                ledger.settle(part, number, None);
+                ledger.release(part);
+            } else {
+                // another file has its place behind it
+                assert!(ledger.share(part));
+                ledger.release(part);
+                ledger.release(part);
+                assert_eq!((ledger.partitions(), ledger.offset(part)), (1, Some(0)));
+                ledger.settle(part, number, None);
+            }
+            assert_eq!((ledger.partitions(), ledger.settled_bytes()), (0, (round + 1) * 10));
+            assert!(!ledger.share(part));
+        }
     }
 }

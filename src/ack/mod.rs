@@ -19,12 +19,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::input::budget::Permit;
-use crate::input::identity::Position;
 use crate::output::{Phase, Phases};
 use kept::{Held, Keep};
 use positions::Save;
 
-pub use ledger::{Claim, Ledger, Span as Reach};
+pub use ledger::{Claim, Ledger, Moves, Span as Reach};
 pub use letter::{Letter, Reason};
 pub use letter_file::{LetterFile, Letters};
 pub use summary::{Summary, Tally, counted};
@@ -148,7 +147,7 @@ pub enum Message {
 pub struct Flush {
     /// A batch that the output settles next, and how many of its events.
     next: Option<(Receipt, u64)>,
-    answer: mpsc::SyncSender<Vec<Position>>,
+    answer: mpsc::SyncSender<Moves>,
 }
 
 /// The way back from workers and outputs.
@@ -174,9 +173,9 @@ impl Acks {
     }
 
     /// Waits until all that was told before is done, letters on the disk included. The answer is what to save:
-    /// positions that moved since the last answer, with `next` taken as settled by as many events as it says, which
+    /// what moved since the last answer, with `next` taken as settled by as many events as it says, which
     /// the caller brings about in the same transaction. None if nobody answers any more.
-    pub fn flush(&self, next: Option<(&Receipt, u64)>) -> Option<Vec<Position>> {
+    pub fn flush(&self, next: Option<(&Receipt, u64)>) -> Option<Moves> {
         let (answer, answered) = mpsc::sync_channel(1);
         let next = next.map(|(receipt, claims)| (receipt.clone(), claims));
         self.send(Message::Flush(Flush { next, answer }));
@@ -213,11 +212,8 @@ impl Desk<'_> {
         let mut saving = Saving::new(self.positions.take());
         loop {
             let due = saving.due(self.shared);
-            let first = match due {
-                Some(due) => messages.recv_timeout(due),
-                None => messages.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-            };
-            match first {
+            // what is to be saved beside positions comes without a message
+            match messages.recv_timeout(due.unwrap_or(SAVE_WAIT)) {
                 Ok(first) => self.take([first].into_iter().chain(messages.try_iter().take(GROUP_MAX - 1))),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return saving.finish(&self),
@@ -380,7 +376,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::identity::{FileKey, Identity, Mark, Print};
+    use crate::input::identity::{FileKey, Identity, Mark, Position, Print};
     use std::path::Path;
     use std::sync::Mutex;
 
@@ -392,8 +388,8 @@ mod tests {
     }
 
     impl Save for Disk {
-        fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()> {
-            self.kept.extend(moved);
+        fn save(&mut self, moves: Moves) -> anyhow::Result<()> {
+            self.kept.extend(moves.positions);
             if let Some(left) = self.fails.checked_sub(1) {
                 self.fails = left;
                 anyhow::bail!("no space left");
@@ -424,8 +420,8 @@ mod tests {
 
         fn receipt(&self, partition: u32, number: u64) -> Receipt {
             let mark = Mark { offset: number * 10 + 10, tail: Print::tail(b"") };
-            let identity = Identity { device: 1, inode: u64::from(partition), head: Print::head(b"") };
-            let file = Arc::new(FileKey { path: "/a".into(), identity, number: 0 });
+            let identity = Identity { device: 1, inode: u64::from(partition), born: None, head: Print::head(b"") };
+            let file = Arc::new(FileKey { path: "/a".into(), identity, number: u64::from(partition) + 1 });
             self.shared.lock().1.open(partition, number, number * 10..number * 10 + 10);
             Receipt::tied(partition, number, None, Some((file, mark)), None)
         }
@@ -500,8 +496,8 @@ mod tests {
         let other = office.shared.lock().1.partition(0);
         let (acks, messages) = Acks::channel();
         let desk = Desk { positions: None, ..office.desk(Path::new("/none"), 0) };
-        let offsets = |moved: Option<Vec<Position>>| -> Vec<(u64, u64)> {
-            moved.unwrap().iter().map(|position| (position.identity.inode, position.mark.offset)).collect()
+        let offsets = |moves: Option<Moves>| -> Vec<(u64, u64)> {
+            moves.unwrap().positions.iter().map(|position| (position.identity.inode, position.mark.offset)).collect()
         };
         std::thread::scope(|scope| {
             scope.spawn(move || desk.run(&messages));
@@ -552,13 +548,13 @@ mod tests {
                 let receipts = [office.receipt(part, 0), office.receipt(part, 1)];
                 receipts[0].open(1);
                 acks.finish(&receipts[0], tally(0), vec![letter()]);
-                let moved = acks.flush(None).unwrap();
+                let moved = acks.flush(None).unwrap().positions;
                 assert_eq!(moved.len(), usize::from(works));
                 assert_eq!(path.try_exists().unwrap_or(false), works);
                 // nor with a batch behind it
                 receipts[1].open(1);
                 acks.finish(&receipts[1], tally(0), Vec::new());
-                assert_eq!(acks.flush(Some((&receipts[1], 1))).unwrap().len(), usize::from(works));
+                assert_eq!(acks.flush(Some((&receipts[1], 1))).unwrap().positions.len(), usize::from(works));
                 drop(acks);
             });
         }

@@ -1,14 +1,18 @@
 //! Saved positions: how far each file was read and settled, in `positions.json` of the state folder.
 //!
 //! ```json
-//! {"version":1,"files":[{"path":"/var/log/a.log","device":64768,"inode":1234,
-//!   "head":{"bytes":1024,"hash":"…"},"offset":5120,"tail":{"bytes":64,"hash":"…"},"moved":1772359200}]}
+//! {"version":2,"looked":["/var/log/*.log"],"files":[
+//!   {"number":1,"path":"/var/log/a.log","device":64768,"inode":1234,"born":[1772359000,0],
+//!    "head":{"bytes":1024,"hash":"…"},"offset":5120,"tail":{"bytes":64,"hash":"…"},"moved":1772359200}]}
 //! ```
+//!
+//! Each position has a number, since of all else nothing is unique: an inode is used again while the file that had it
+//! lives on in a compressed one.
 //!
 //! The file is replaced as a whole, so that it is always one that was complete. What cannot be understood is an
 //! error, never taken for an empty one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +21,13 @@ use anyhow::Context;
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
+use super::Moves;
 use crate::disk::{Disk, File, Real};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 use crate::time::Time;
 
 /// The version of what is written; any other is refused.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// A position whose file is gone is forgotten when it did not move for so long.
 pub const GONE_SECS_MAX: i64 = 60 * 86_400;
@@ -31,10 +36,18 @@ pub const GONE_SECS_MAX: i64 = 60 * 86_400;
 pub const WAY_ON: &str = "mend or move it away, or forget all positions with `onceline positions reset PIPELINE.toml`: \
                           then everything is read again, and what is stored already is found by its id";
 
-/// Takes positions that moved, and puts them on the disk.
+/// Takes what is to be saved, and puts it on the disk.
 pub trait Save: Send {
-    /// Keeps `moved` with all that it was given before, even where it could not write.
-    fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()>;
+    /// Keeps `moves` with all that it was given before, even where it could not write.
+    fn save(&mut self, moves: Moves) -> anyhow::Result<()>;
+}
+
+/// What earlier runs saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    pub positions: Vec<Position>,
+    /// Patterns by which files were looked for.
+    pub looked: BTreeSet<String>,
 }
 
 /// A position as it is saved: with the time when it last moved.
@@ -65,8 +78,9 @@ impl Position {
 pub struct Store<D: Disk = Real> {
     disk: D,
     state: PathBuf,
-    /// By device and inode.
-    files: BTreeMap<(u64, u64), Saved>,
+    /// By number.
+    files: BTreeMap<u64, Saved>,
+    looked: BTreeSet<String>,
 }
 
 impl Store {
@@ -87,7 +101,7 @@ impl Store {
 
 impl<D: Disk> Store<D> {
     pub fn empty_on(disk: D, state: &Path) -> Store<D> {
-        Store { disk, state: state.to_path_buf(), files: BTreeMap::new() }
+        Store { disk, state: state.to_path_buf(), files: BTreeMap::new(), looked: BTreeSet::new() }
     }
 
     pub fn load_from(disk: D, state: &Path) -> anyhow::Result<Store<D>> {
@@ -97,10 +111,10 @@ impl<D: Disk> Store<D> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Store::empty_on(disk, state)),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}; {WAY_ON}", path.display())),
         };
-        let saved = parse(&text)
+        let (saved, looked) = parse(&text)
             .map_err(|why| anyhow::anyhow!("the positions in {} cannot be used: {why}; {WAY_ON}", path.display()))?;
-        let by_inode = |saved: Saved| ((saved.position.identity.device, saved.position.identity.inode), saved);
-        Ok(Store { disk, state: state.to_path_buf(), files: saved.into_iter().map(by_inode).collect() })
+        let files = saved.into_iter().map(|saved| (saved.position.number, saved)).collect();
+        Ok(Store { disk, state: state.to_path_buf(), files, looked })
     }
 
     pub fn saved(&self) -> impl Iterator<Item = &Saved> {
@@ -109,6 +123,15 @@ impl<D: Disk> Store<D> {
 
     pub fn positions(&self) -> Vec<Position> {
         self.saved().map(|saved| saved.position.clone()).collect()
+    }
+
+    pub fn before(&self) -> Before {
+        Before { positions: self.positions(), looked: self.looked.clone() }
+    }
+
+    /// Keeps in mind that files were looked for by these patterns.
+    pub fn note_look(&mut self, patterns: impl IntoIterator<Item = String>) {
+        self.looked.extend(patterns);
     }
 
     /// Forgets the positions of files that are gone for long.
@@ -126,7 +149,7 @@ impl<D: Disk> Store<D> {
         let path = Store::path(&self.state);
         let whole = || format!("cannot write {}", path.display());
         self.disk.make_folder(&self.state)?;
-        let text = text(&mut self.saved());
+        let text = text(&self.looked, &mut self.saved());
         let draft = self.state.join("positions.json.new");
         let written = self
             .disk
@@ -144,29 +167,28 @@ impl<D: Disk> Store<D> {
 }
 
 impl<D: Disk + Send> Save for Store<D> {
-    fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()> {
+    fn save(&mut self, moves: Moves) -> anyhow::Result<()> {
         let moved_secs = Time::now().secs;
-        for position in moved {
-            let key = (position.identity.device, position.identity.inode);
-            self.files.insert(key, Saved { position, moved_secs });
+        moves.forgotten.iter().for_each(|number| drop(self.files.remove(number)));
+        for position in moves.positions {
+            self.files.insert(position.number, Saved { position, moved_secs });
         }
+        self.looked.extend(moves.looked);
         self.write()
     }
 }
 
-/// Removes the file of positions, whatever is in it.
-pub fn remove(state: &Path) -> anyhow::Result<()> {
-    let path = Store::path(state);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+/// Forgets all positions, whatever is in their file. That files were looked for stays known, by `patterns` at least:
+/// all of them are read from the beginning.
+pub fn forget_all(state: &Path, patterns: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+    let mut store = Store::load(state).unwrap_or_else(|_| Store::empty(state));
+    store.files.clear();
+    store.note_look(patterns);
+    store.write()
 }
 
-fn text(saved: &mut dyn Iterator<Item = &Saved>) -> String {
-    let mut text = format!("{{\"version\":{VERSION},\"files\":[");
+fn text(looked: &BTreeSet<String>, saved: &mut dyn Iterator<Item = &Saved>) -> String {
+    let mut text = format!("{{\"version\":{VERSION},\"looked\":{},\"files\":[", json!(looked));
     for (number, saved) in saved.enumerate() {
         text.push_str(if number == 0 { "\n" } else { ",\n" });
         text.push_str(&file_json(saved).to_string());
@@ -176,13 +198,16 @@ fn text(saved: &mut dyn Iterator<Item = &Saved>) -> String {
 }
 
 fn file_json(saved: &Saved) -> Value {
-    let Position { path, identity, mark } = &saved.position;
+    let Position { number, path, identity, mark } = &saved.position;
     let print = |print: &Print| json!({"bytes": print.bytes, "hash": hex::encode(print.hash)});
     let mut file = json!({
-        "path": path.to_string_lossy(), "device": identity.device, "inode": identity.inode,
+        "number": number, "path": path.to_string_lossy(), "device": identity.device, "inode": identity.inode,
         "head": print(&identity.head), "offset": mark.offset, "tail": print(&mark.tail),
         "moved": saved.moved_secs,
     });
+    if let Some(born) = identity.born {
+        file["born"] = json!([born.0, born.1]);
+    }
     if path.to_str().is_none() {
         // for people it is the nearest text, for us the bytes
         file["path_base64"] = base64::engine::general_purpose::STANDARD.encode(path.as_os_str().as_bytes()).into();
@@ -191,7 +216,7 @@ fn file_json(saved: &Saved) -> Value {
 }
 
 /// Reads the text of a file of positions. Whatever the bytes are, this answers, with words for what is wrong.
-pub fn parse(text: &[u8]) -> Result<Vec<Saved>, String> {
+pub fn parse(text: &[u8]) -> Result<(Vec<Saved>, BTreeSet<String>), String> {
     let root: Value = serde_json::from_slice(text).map_err(|error| format!("it is not JSON ({error})"))?;
     match root.get("version").map(Value::as_u64) {
         Some(Some(VERSION)) => {}
@@ -203,13 +228,15 @@ pub fn parse(text: &[u8]) -> Result<Vec<Saved>, String> {
     let read = |(number, file): (usize, &Value)| {
         let saved = file.as_object().ok_or_else(|| "not an object".to_string()).and_then(file_of);
         let saved = saved.map_err(|why| format!("file number {number}: {why}"))?;
-        let identity = &saved.position.identity;
-        if !known.insert((identity.device, identity.inode)) {
-            return Err(format!("file number {number}: its inode is there twice"));
+        if !known.insert(saved.position.number) {
+            return Err(format!("file number {number}: its number is there twice"));
         }
         Ok(saved)
     };
-    files.iter().enumerate().map(read).collect()
+    let looked = root.get("looked").and_then(Value::as_array).ok_or("it has no `looked`")?;
+    let looked = looked.iter().map(|pattern| pattern.as_str().map(str::to_string));
+    let looked = looked.collect::<Option<_>>().ok_or("a pattern in `looked` is no text")?;
+    Ok((files.iter().enumerate().map(read).collect::<Result<_, _>>()?, looked))
 }
 
 fn file_of(file: &Map<String, Value>) -> Result<Saved, String> {
@@ -236,9 +263,14 @@ fn file_of(file: &Map<String, Value>) -> Result<Saved, String> {
     if u64::from(mark.tail.bytes) != mark.offset.min(TAIL as u64) {
         return Err("`tail` does not fit `offset`".to_string());
     }
-    let identity = Identity { device: number("device")?, inode: number("inode")?, head };
+    let born = match file.get("born") {
+        None => None,
+        Some(born) => Some((born[0].as_i64().zip(born[1].as_i64())).ok_or_else(|| wrong("born"))?),
+    };
+    let identity = Identity { device: number("device")?, inode: number("inode")?, born, head };
+    let place = number("number").ok().filter(|number| *number > 0).ok_or_else(|| wrong("number"))?;
     let moved_secs = file.get("moved").and_then(Value::as_i64).ok_or_else(|| wrong("moved"))?;
-    Ok(Saved { position: Position { path, identity, mark }, moved_secs })
+    Ok(Saved { position: Position { number: place, path, identity, mark }, moved_secs })
 }
 
 #[cfg(test)]
@@ -247,9 +279,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn position(path: &str, inode: u64, text: &[u8]) -> Position {
-        let identity = Identity { device: u64::MAX, inode, head: Print::head(text) };
+        let born = inode.is_multiple_of(2).then_some((-1, 5));
+        let identity = Identity { device: u64::MAX, inode, born, head: Print::head(text) };
         let mark = Mark { offset: text.len() as u64, tail: Print::tail(text) };
-        Position { path: path.into(), identity, mark }
+        Position { number: inode, path: path.into(), identity, mark }
+    }
+
+    fn moved(position: Position) -> Moves {
+        Moves { positions: vec![position], ..Moves::default() }
     }
 
     fn strange() -> Position {
@@ -263,40 +300,56 @@ mod tests {
         let mut store = Store::load(&state).unwrap();
         assert_eq!(store.positions(), []);
         let all = [position("/a", 1, b"one\n"), position("/b \u{e9}", 2, &[b'x'; 5000]), strange()];
-        store.save(all.to_vec()).unwrap();
+        store.save(Moves { positions: all.to_vec(), looked: vec!["/*".into()], ..Moves::default() }).unwrap();
         assert_eq!(Store::load(&state).unwrap().positions(), all);
         // a file goes on under the name it has now
-        store.save(vec![position("/c", 2, &[b'x'; 6000])]).unwrap();
+        store.save(moved(position("/c", 2, &[b'x'; 6000]))).unwrap();
         let loaded = Store::load(&state).unwrap();
         assert_eq!(loaded.positions(), [all[0].clone(), position("/c", 2, &[b'x'; 6000]), strange()]);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&state), mode(&Store::path(&state))), (0o700, 0o600));
         assert_eq!(std::fs::read_dir(&state).unwrap().count(), 1, "no draft is left");
+        // two of one inode, and one that is kept no longer
+        let mut twin = position("/c.gz", 2, b"other\n");
+        twin.number = 9;
+        store.save(Moves { positions: vec![twin.clone()], forgotten: vec![1, 3], ..Moves::default() }).unwrap();
+        assert_eq!(Store::load(&state).unwrap().positions(), [position("/c", 2, &[b'x'; 6000]), twin]);
         // a store that is empty replaces all
-        Store::empty(&state).save(vec![all[0].clone()]).unwrap();
-        assert_eq!(Store::load(&state).unwrap().positions(), all[..1]);
-        remove(&state).unwrap();
-        remove(&state).unwrap();
-        assert_eq!(Store::load(&state).unwrap().positions(), []);
+        Store::empty(&state).save(moved(all[0].clone())).unwrap();
+        assert_eq!(Store::load(&state).unwrap().before().positions, all[..1]);
+        for patterns in [["/a*"], ["/b*"]] {
+            forget_all(&state, patterns.map(String::from)).unwrap();
+        }
+        let looked = ["/a*", "/b*"].map(String::from).into();
+        assert_eq!(Store::load(&state).unwrap().before(), Before { positions: Vec::new(), looked });
+        std::fs::write(Store::path(&state), "no JSON").unwrap();
+        forget_all(&state, ["/c*".to_string()]).unwrap();
+        let looked = ["/c*".to_string()].into();
+        assert_eq!(Store::load(&state).unwrap().before(), Before { positions: Vec::new(), looked });
     }
 
     #[test]
     fn what_cannot_be_used_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let good = text(&mut [Saved { position: position("/a", 1, b"one\n"), moved_secs: 5 }].iter());
+        let saved = Saved { position: position("/a", 2, b"one\n"), moved_secs: 5 };
+        let good = text(&["/*".to_string()].into(), &mut [saved].iter());
         for (wrong, said) in [
             (String::new(), "not JSON"),
             (good[..good.len() / 2].to_string(), "not JSON"),
             ("{}".to_string(), "says no version"),
-            (good.replace("\"version\":1", "\"version\":2"), "is of version 2, this program knows 1"),
-            ("{\"version\":1}".to_string(), "no `files`"),
-            ("{\"version\":1,\"files\":[7]}".to_string(), "file number 0: not an object"),
+            (good.replace("\"version\":2", "\"version\":1"), "is of version 1, this program knows 2"),
+            ("{\"version\":2}".to_string(), "no `files`"),
+            (good.replace("looked", "lucked"), "no `looked`"),
+            (good.replace("\"/*\"", "1"), "`looked` is no text"),
+            ("{\"version\":2,\"looked\":[],\"files\":[7]}".to_string(), "file number 0: not an object"),
             (good.replace("\"path\"", "\"pth\""), "`path` is missing or wrong"),
             (good.replace("\"offset\":4", "\"offset\":-4"), "`offset` is missing or wrong"),
             (good.replace("\"offset\":4", "\"offset\":3"), "`tail` does not fit"),
             (good.replace("\"bytes\":4", "\"bytes\":70000"), "`head` is missing or wrong"),
-            (good.replace("\"inode\":1,", ""), "`inode` is missing or wrong"),
-            (good.replace("\n]}", ",") + good.split_once('[').unwrap().1, "inode is there twice"),
+            (good.replace("\"inode\":2,", ""), "`inode` is missing or wrong"),
+            (good.replace("\"number\":2,", "\"number\":0,"), "`number` is missing or wrong"),
+            (good.replace("\"born\":[-1,5],", "\"born\":[-1],"), "`born` is missing or wrong"),
+            (good.replace("\n]}", ",") + good.split_once("\"files\":[").unwrap().1, "number is there twice"),
         ] {
             std::fs::write(Store::path(dir.path()), &wrong).unwrap();
             let error = Store::load(dir.path()).expect_err(&wrong).to_string();
@@ -313,13 +366,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let mut store = Store::empty(&state);
-        store.save(vec![position("/a", 1, b"one\n")]).unwrap();
+        store.save(moved(position("/a", 1, b"one\n"))).unwrap();
         // a folder in the draft's place stands for a disk that takes nothing
         std::fs::create_dir(state.join("positions.json.new")).unwrap();
-        store.save(vec![position("/b", 2, b"two\n")]).unwrap_err();
+        store.save(moved(position("/b", 2, b"two\n"))).unwrap_err();
         assert_eq!(Store::load(&state).unwrap().positions(), [position("/a", 1, b"one\n")], "the old one is whole");
         std::fs::remove_dir(state.join("positions.json.new")).unwrap();
-        store.save(Vec::new()).unwrap();
+        store.save(Moves::default()).unwrap();
         assert_eq!(Store::load(&state).unwrap().positions().len(), 2);
     }
 
@@ -330,11 +383,11 @@ mod tests {
         std::fs::write(&path, b"").unwrap();
         let meta = std::fs::metadata(&path).unwrap();
         let mut here = position("", meta.ino(), b"");
-        (here.path, here.identity.device) = (path, meta.dev());
+        (here.path, here.identity.device, here.number) = (path, meta.dev(), 3);
         let mut store = Store::empty(dir.path());
         for (position, moved_secs) in [(here.clone(), 0), (position("/gone", 1, b""), 0), (position("/new", 2, b""), 9)]
         {
-            store.files.insert((position.identity.device, position.identity.inode), Saved { position, moved_secs });
+            store.files.insert(position.number, Saved { position, moved_secs });
         }
         store.forget_gone(GONE_SECS_MAX + 5);
         let paths: Vec<PathBuf> = store.positions().into_iter().map(|position| position.path).collect();

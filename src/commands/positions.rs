@@ -96,7 +96,7 @@ fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<
     }
     match &gone {
         Some(gone) => place.forget(gone)?,
-        None => place.forget_all()?,
+        None => place.forget_all(&plan.pipeline.patterns()?)?,
     }
     eprintln!("onceline: forgot {what}");
     Ok(DONE)

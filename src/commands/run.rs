@@ -21,7 +21,7 @@ use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::run::{Feed, Session, run_session};
 use tokio::sync::watch;
 
-use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options};
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, say_conflicts};
 
 /// How long outputs have to let go once it is given up.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -93,6 +93,8 @@ struct Outcome {
     summary: Summary,
     errors: Vec<anyhow::Error>,
     kept: Option<Written>,
+    /// Something is left that nobody reads by himself: standard input, or files that are not followed.
+    is_unread: bool,
 }
 
 pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
@@ -103,6 +105,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     }
     if let Some(place) = shared_place(&plans) {
         eprintln!("onceline: {place}");
+        return Ok(WRONG);
+    }
+    if say_conflicts(&plans) {
         return Ok(WRONG);
     }
     // held to the end of the process: who replaces a pipeline has the same folder
@@ -123,7 +128,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     if let Some(bar) = bar {
         bar.stop();
     }
-    if crew.stops.load(Ordering::Relaxed) > 0 {
+    if crew.stops.load(Ordering::Relaxed) > 0 && outcomes.iter().any(|outcome| outcome.is_unread) {
         eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
     }
     crew.finish(&outcomes, started.elapsed().as_secs_f64())
@@ -233,6 +238,7 @@ impl Crew {
         let place = shared_place(&plans);
         let mut is_good = place.is_none();
         place.iter().for_each(|place| eprintln!("onceline: {place}"));
+        is_good &= !say_conflicts(&plans);
         for (place, (path, plan)) in self.places.iter().zip(&plans) {
             for why in place.refusals(plan, self.args.allow_new_ids) {
                 eprintln!("onceline: {}: {why}", path.display());
@@ -262,7 +268,8 @@ impl Place {
             let session = Session { shared, kept: kept_here, phases, feed, letters: None };
             let ending = run_session(&plan.pipeline, session);
             if !ending.errors.is_empty() || !self.replaced() {
-                return self.end(crew, &plan, &kept, ending.errors);
+                let is_unread = ending.is_unread;
+                return Outcome { is_unread, ..self.end(crew, &plan, &kept, ending.errors) };
             }
             rest = kept.take_rest().unwrap_or_default();
             if let Err(error) = keep(&kept, &plan.pipeline.spool, crew) {
@@ -296,7 +303,7 @@ impl Place {
             errors.push(error);
             None
         });
-        Outcome { summary: self.shared.lock().0, errors, kept }
+        Outcome { summary: self.shared.lock().0, errors, kept, is_unread: plan.pipeline.has_an_end() }
     }
 
     /// Ends without what runs here, which does not let go.

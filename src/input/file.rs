@@ -11,9 +11,9 @@
 //! Files compressed by gzip or zstd are known by their first bytes, whatever their name. A file that several
 //! patterns or links lead to is read once. Of a file that was read before only what is new is read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use std::sync::Mutex;
 use anyhow::Context;
 
 use super::Intake;
+use super::follow::disk::{Disk, OpenFile, Real, Stat, read_some};
 use super::follow::{self, pattern::leaves_out};
-use super::identity::{FileKey, HEAD, Identity, Mark, Position, Print, TAIL, Tail};
-use super::known::{Asked, Found, Known};
+use super::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
+use super::known::{self, Known, Row, Seen};
 use super::lines::{Bytes, Start};
-use super::ratio::limited;
-use crate::ack::Shared;
+use super::packed::{self, Compression};
 
 /// How many files are read at the same time: enough to hide the opening of small ones.
 pub const READERS_MAX: usize = 4;
@@ -38,6 +38,30 @@ pub struct Config {
     pub exclude: Vec<String>,
     /// How files are followed as they grow; none where they are read to their ends.
     pub follow: Option<follow::Config>,
+    /// The pipeline's inputs before this one: a file is read by one of them.
+    pub earlier: Vec<Earlier>,
+}
+
+/// Which files another input reads.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    pub input: usize,
+    pub paths: Vec<String>,
+    pub exclude: Vec<String>,
+}
+
+impl Earlier {
+    /// The files there are now; what cannot be looked at is told of by its own input.
+    fn files(paths: &[String], exclude: &[String]) -> HashMap<(u64, u64), PathBuf> {
+        let exclude: Vec<glob::Pattern> = exclude.iter().flat_map(|pattern| glob::Pattern::new(pattern)).collect();
+        let paths = paths.iter().flat_map(|pattern| glob::glob(pattern)).flatten().flatten();
+        let paths = paths.filter(|path| !leaves_out(&exclude, path));
+        let file = |path: PathBuf| {
+            let meta = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+            Some(((meta.dev(), meta.ino()), path))
+        };
+        paths.filter_map(file).collect()
+    }
 }
 
 impl Config {
@@ -86,36 +110,31 @@ impl Config {
         self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
-    /// Notes the files that were read elsewhere before. Their positions are then saved with the first that are, and
-    /// so before a new file in their old place takes the old entry.
-    pub fn note_moved(&self, known: &Known, shared: &Shared) -> anyhow::Result<()> {
-        // who follows looks them up by himself
-        if self.follow.is_some() || !known.has_strays() {
-            return Ok(());
-        }
-        for path in self.files()? {
-            let at = std::fs::metadata(&path).map(|meta| (meta.dev(), meta.ino()));
-            if at.is_ok_and(|(device, inode)| known.is_known(device, inode, &absolute(&path))) {
-                continue;
-            }
-            // one that cannot be read is told of when it is read
-            let Ok(opened) = Opened::find(&path, known) else { continue };
-            if opened.has_moved {
-                let mark = Mark { offset: opened.start.offset, tail: opened.start.tail.print() };
-                shared.lock().1.note(opened.file.at(mark));
-            }
-        }
-        Ok(())
+    /// Why this input cannot be beside those before it: both would read a file, and it has one position.
+    pub fn conflict(&self, input: usize) -> Option<String> {
+        let own = Earlier::files(&self.paths, &self.exclude);
+        self.earlier.iter().find_map(|earlier| {
+            let theirs = Earlier::files(&earlier.paths, &earlier.exclude);
+            let file = theirs.iter().filter(|(inode, _)| own.contains_key(inode)).map(|(_, path)| path).min()?;
+            let (first, file) = (earlier.input, file.display());
+            Some(format!("inputs {first} and {input} both read {file}: leave it out of one by `paths` or `exclude`"))
+        })
+    }
+
+    /// The patterns from the root on: they are the same wherever the program is started.
+    pub fn patterns(&self) -> anyhow::Result<Vec<String>> {
+        Ok(follow::pattern::from_root(&self.paths)?.iter().map(|pattern| pattern.as_str().to_string()).collect())
     }
 
     /// Reads all files, or follows them. One that cannot be read to its end does not keep the others from it; the
-    /// first such error
-    /// is given back at the end.
+    /// first such error is given back at the end.
     pub fn run(&self, intake: &Intake) -> anyhow::Result<()> {
         if let Some(config) = &self.follow {
             return follow::run(self, config, intake);
         }
         let files = Mutex::new(self.files()?.into_iter());
+        // what comes later is new to those who follow
+        intake.shared.lock().1.note_look(self.patterns()?, Vec::new());
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
             for _ in 0..READERS_MAX {
@@ -137,226 +156,155 @@ impl Config {
 
 /// The bytes of a file's text; none if it is compressed or cannot be looked at.
 pub fn text_size(path: &Path) -> Option<u64> {
-    let mut file = File::open(path).ok()?;
-    let bytes = file.metadata().ok()?.len();
-    matches!(compression(&mut file), Ok(Compression::None)).then_some(bytes)
+    let file = File::open(path).ok()?;
+    let beginning = read_some(&file, 0, 4).ok()?;
+    Compression::of(&beginning).is_none().then(|| file.metadata().ok().map(|meta| meta.len()))?
 }
 
 /// Reads what is new in a file.
 fn read(path: &Path, intake: &Intake) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", path.display());
-    let Opened { mut text, start, file, has_moved } = Opened::find(path, &intake.known).with_context(failed)?;
-    let name = path.display().to_string();
-    intake.read_file(&mut text.bytes(), start, &name, file, has_moved).with_context(failed)
+    let Opened { mut text, opening } = Opened::find(path, &intake.known).with_context(failed)?;
+    intake.read_file(&mut text.bytes(), &path.display().to_string(), opening).with_context(failed)
 }
 
 /// A file at the place where its reading goes on.
 struct Opened {
     text: Text,
-    start: Start,
-    file: FileKey,
-    /// Its position was saved under another name.
-    has_moved: bool,
+    opening: Opening,
+}
+
+/// What is known of a file when its reading begins.
+pub struct Opening {
+    pub start: Start,
+    /// At the start; its number is that of the place that it goes on from, or 0.
+    pub position: Position,
+    /// The place was saved under another name.
+    pub has_moved: bool,
 }
 
 impl Opened {
     fn find(path: &Path, known: &Known) -> io::Result<Opened> {
-        let mut text = Text::open(path)?;
-        let meta = text.file.metadata()?;
-        let (device, inode) = (meta.dev(), meta.ino());
-        let head = text.head()?;
-        let mut asked = Asked { device, inode, head: &head, tail_at: &mut |offset| text.go_to(offset) };
-        let found = known.find(&mut asked, &is_in_place)?;
-        let (shown, absolute) = (path.display(), absolute(path));
-        let (offset, has_moved) = match found {
-            Found::New => (0, false),
-            Found::Replaced => {
-                tracing::info!(path = %shown, "the file was truncated or replaced: reading it from its beginning");
-                (0, false)
+        let file = Real.open(path)?;
+        let stat = OpenFile::stat(&file)?;
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let (text, head, found) = match packed::Text::open(file.try_clone()?)? {
+            Some(text) => {
+                let head = text.beginning.clone();
+                let seen = Seen { path: &absolute, stat: &stat, beginning: &head, is_packed: true };
+                let candidates = known.candidates(&seen).into_iter();
+                let places = candidates.filter_map(|(number, _)| Some((known.get(number)?.clone(), ()))).collect();
+                let again = || packed::Text::open(file.try_clone()?);
+                let found = known::find_packed(text, places, again)?;
+                let (text, found) = found.ok_or_else(|| io::Error::other("it was changed just now"))?;
+                (Text::Packed(Box::new(text)), head, found.map(|(place, ())| place))
             }
-            Found::Same(position) => (position.mark.offset, position.path != absolute),
-            Found::Moved(position) => {
-                tracing::info!(path = %shown, was = %position.path.display(), "the file was read elsewhere: going on");
-                (position.mark.offset, true)
+            None => {
+                let head = read_some(&file, 0, HEAD)?;
+                let seen = Seen { path: &absolute, stat: &stat, beginning: &head, is_packed: false };
+                let (offset, found) = place_in(&file, &seen, known)?;
+                (Text::at(file, offset)?, head, found)
             }
         };
-        let tail = text.go_to(offset)?.ok_or_else(|| io::Error::other("it was cut short just now"))?;
-        let file =
-            FileKey { path: absolute, identity: Identity { device, inode, head: Print::head(&head) }, number: 0 };
-        Ok(Opened { text, start: Start { offset, head, tail }, file, has_moved })
+        let (offset, tail) = text.place();
+        let Stat { device, inode, born, .. } = stat;
+        let identity = Identity { device, inode, born, head: Print::head(&head) };
+        let number = found.as_ref().map_or(0, |place| place.number);
+        let mark = Mark { offset, tail: tail.print() };
+        let position = Position { number, path: absolute, identity, mark };
+        let is_where_it_was = |place: &Position| place.identity.has_inode_of(&identity) && place.path == position.path;
+        let has_moved = found.as_ref().map_or(offset > 0, |place| !is_where_it_was(place));
+        match &found {
+            Some(place) if !place.identity.has_inode_of(&identity) => {
+                tracing::info!(path = %path.display(), was = %place.path.display(), "the file was read elsewhere: going on");
+            }
+            None if offset == 0 && known.has_inode(device, inode) => {
+                tracing::info!(path = %path.display(), "the file was truncated or replaced: reading it from its beginning");
+            }
+            _ => {}
+        }
+        Ok(Opened { text, opening: Opening { start: Start { offset, head, tail }, position, has_moved } })
     }
 }
 
-/// Whether a known file is still at its path with what was read of it. One that cannot be looked at is.
-fn is_in_place(position: &Position) -> bool {
-    let holds = || {
-        let mut text = Text::open(&position.path)?;
-        let tail = text.go_to(position.mark.offset)?;
-        Ok::<bool, io::Error>(
-            position.identity.head.begins(&text.head()?) && tail.is_some_and(|tail| tail.print() == position.mark.tail),
-        )
-    };
-    position.is_at_its_path() && holds().unwrap_or(true)
-}
-
-/// The path that leads to the file from wherever the next run or command is started.
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+/// From where on a file is new that is not compressed, and the known place that is, if it is one.
+fn place_in(file: &File, seen: &Seen<'_>, known: &Known) -> io::Result<(u64, Option<Position>)> {
+    if let Some((number, _)) = known.find(file, seen)? {
+        let found = known.get(number).cloned();
+        return Ok((found.as_ref().map_or(0, |place| place.mark.offset), found));
+    }
+    let mut copied = 0;
+    for (number, row) in known.candidates(seen) {
+        let Some(place) = known.get(number).filter(|_| row == Row::Moved) else { continue };
+        // what cannot be read is no original
+        if let Ok(original) = Real.open(&place.path)
+            && let Ok(Some(offset)) = known::copied(file, seen.stat.bytes, &original, place)
+        {
+            copied = copied.max(offset);
+        }
+    }
+    Ok((copied, None))
 }
 
 /// The text of a file, decompressed, with a place in it.
-struct Text {
-    file: File,
-    /// Of a compressed file: what decompresses it, and how far it came.
-    stream: Option<(Box<dyn Read + Send>, u64, Tail)>,
-    compression: Compression,
+enum Text {
+    Plain(File, u64, Tail),
+    Packed(Box<packed::Text>),
 }
 
 impl Text {
-    fn open(path: &Path) -> io::Result<Text> {
-        let mut file = File::open(path)?;
-        let compression = compression(&mut file)?;
-        let mut text = Text { file, stream: None, compression };
-        text.rewind()?;
-        Ok(text)
-    }
-
-    fn rewind(&mut self) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let stream: Box<dyn Read + Send> = match self.compression {
-            Compression::None => return Ok(()),
-            Compression::Gzip => Box::new(limited(self.file.try_clone()?, |file| {
-                Ok(flate2::read::MultiGzDecoder::new(BufReader::new(file)))
-            })?),
-            Compression::Zstd => Box::new(limited(self.file.try_clone()?, zstd::stream::read::Decoder::new)?),
-        };
-        self.stream = Some((stream, 0, Tail::default()));
-        Ok(())
-    }
-
-    /// The first bytes. What is broken behind them is told when it is read for good.
-    fn head(&mut self) -> io::Result<Vec<u8>> {
-        self.rewind()?;
-        let mut head = Vec::with_capacity(HEAD);
-        match &mut self.stream {
-            None => (&self.file).take(HEAD as u64).read_to_end(&mut head).map(drop)?,
-            Some((stream, ..)) => drop(stream.by_ref().take(HEAD as u64).read_to_end(&mut head)),
-        }
-        self.rewind().map(|()| head)
-    }
-
-    /// Goes to a place, and gives the last bytes before it; none if the text ends before.
-    fn go_to(&mut self, offset: u64) -> io::Result<Option<Tail>> {
-        let Some((_, at, _)) = &self.stream else { return self.seek_to(offset) };
-        if *at > offset {
-            self.rewind()?;
-        }
-        let Some((stream, at, tail)) = &mut self.stream else { return Ok(None) };
-        let mut skipped = vec![0; SKIP_BYTES];
-        while *at < offset {
-            let wanted = usize::try_from(offset - *at).unwrap_or(SKIP_BYTES).min(SKIP_BYTES);
-            match stream.read(&mut skipped[..wanted]) {
-                Ok(0) => return Ok(None),
-                Ok(read) => {
-                    tail.push(&skipped[..read]);
-                    *at += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // what is broken before the place was read otherwise: it is not that file
-                Err(_) => return Ok(None),
-            }
-        }
-        Ok(Some(*tail))
-    }
-
-    fn seek_to(&mut self, offset: u64) -> io::Result<Option<Tail>> {
-        if self.file.metadata()?.len() < offset {
-            return Ok(None);
-        }
+    /// A text that is not compressed.
+    fn at(mut file: File, offset: u64) -> io::Result<Text> {
         let from = offset.saturating_sub(TAIL as u64);
-        self.file.seek(SeekFrom::Start(from))?;
-        let mut before = Vec::with_capacity(TAIL);
-        (&self.file).take(offset - from).read_to_end(&mut before)?;
         let mut tail = Tail::default();
-        tail.push(&before);
-        Ok((before.len() as u64 == offset - from).then_some(tail))
+        tail.push(&read_some(&file, from, (offset - from) as usize)?);
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Text::Plain(file, offset, tail))
+    }
+
+    fn place(&self) -> (u64, Tail) {
+        match self {
+            Text::Plain(_, offset, tail) => (*offset, *tail),
+            Text::Packed(text) => (text.offset, text.tail),
+        }
     }
 
     /// What follows from the place on.
     fn bytes(&mut self) -> Bytes<'_> {
-        match &mut self.stream {
-            Some((stream, ..)) => Bytes::Stream(Box::new(stream)),
-            None => Bytes::Descriptor(self.file.as_fd()),
+        match self {
+            Text::Plain(file, ..) => Bytes::Descriptor((*file).as_fd()),
+            Text::Packed(text) => Bytes::Stream(Box::new(text)),
         }
     }
-}
-
-/// How much is decompressed at a time on the way to a place.
-const SKIP_BYTES: usize = 64 << 10;
-
-#[derive(Clone, Copy)]
-enum Compression {
-    None,
-    Gzip,
-    Zstd,
-}
-
-/// By the first bytes; the file is then at its beginning again.
-fn compression(file: &mut File) -> io::Result<Compression> {
-    let mut magic = [0u8; 4];
-    let known = file.read(&mut magic)?;
-    file.seek(SeekFrom::Start(0))?;
-    Ok(match &magic[..known] {
-        [0x1f, 0x8b, ..] => Compression::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
-        _ => Compression::None,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-
-    fn position(path: &Path, inode: u64, text: &[u8]) -> Position {
-        let identity = Identity { device: 1, inode, head: Print::head(text) };
-        Position { path: path.into(), identity, mark: Mark { offset: text.len() as u64, tail: Print::tail(text) } }
-    }
 
     #[test]
-    fn files_that_moved_are_noted_before_any_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let (here, gone) = (dir.path().join("here.gz"), dir.path().join("gone"));
-        let text = b"a line\n".repeat(1000);
-        let mut gzip = flate2::write::GzEncoder::new(File::create(&here).unwrap(), flate2::Compression::fast());
-        gzip.write_all(&text).and_then(|()| gzip.try_finish()).unwrap();
-        std::fs::write(dir.path().join("new"), "another\n").unwrap();
-        let config = Config { paths: vec![format!("{}/*", dir.path().display())], exclude: Vec::new(), follow: None };
-        let known = Known::new(vec![position(&gone, 1, &text[..4900])]);
-        let shared = Shared::default();
-        config.note_moved(&known, &shared).unwrap();
-        let noted = shared.lock().1.take_moved();
-        let [noted] = noted.as_slice() else { panic!("{noted:?}") };
-        assert_eq!((&noted.path, noted.mark), (&here, position(&gone, 1, &text[..4900]).mark));
-        assert_eq!(noted.identity.inode, std::fs::metadata(&here).unwrap().ino());
-    }
-
-    #[test]
-    fn a_place_in_a_text() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        let text: Vec<u8> = (0..20_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gzip.write_all(&text).unwrap();
-        for bytes in [text.clone(), gzip.finish().unwrap(), zstd::encode_all(&text[..], 1).unwrap()] {
-            std::fs::write(&path, &bytes).unwrap();
-            let mut opened = Text::open(&path).unwrap();
-            assert_eq!(opened.head().unwrap(), text[..HEAD]);
-            for offset in [70_000, 10, 0, 64, 65, text.len(), 5, text.len() + 1] {
-                let tail = opened.go_to(offset as u64).unwrap();
-                let want = text.get(..offset).map(Print::tail);
-                assert_eq!(tail.map(|tail| tail.print()), want, "{offset}");
-            }
+    fn a_copy_goes_on_where_the_original_was_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let text: String = (0..500).map(|n| format!("line {n}\n")).collect();
+        let at = |name: &str| folder.path().join(name);
+        let find = |name: &str, known: &Known| Opened::find(&at(name), known).unwrap().opening;
+        std::fs::write(at("a"), &text[..3000]).unwrap();
+        let mut a = find("a", &Known::default()).position;
+        (a.number, a.mark) = (1, Mark { offset: 2998, tail: Print::tail(&text.as_bytes()[..2998]) });
+        let known = Known::new(vec![a.clone()]);
+        let half = 1 + text[..2000].rfind('\n').unwrap();
+        for (name, bytes, offset, number) in
+            [("b", 4000, 2998, 1), ("c", 2998, 2998, 1), ("d", 2000, half, 0), ("e", 1000, 0, 0)]
+        {
+            std::fs::write(at(name), &text[..bytes]).unwrap();
+            let found = find(name, &known);
+            assert_eq!((found.position.mark.offset, found.position.number), (offset as u64, number), "{name}");
+            assert_eq!(found.has_moved, offset > 0, "{name}");
         }
+        assert!(!find("a", &known).has_moved);
+        // there is no original
+        std::fs::write(at("a"), "other\n").unwrap();
+        assert_eq!(find("d", &known).position.mark.offset, 0);
+        assert_eq!(find("b", &known).position.mark.offset, 2998);
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
+use super::follow::disk::Changed;
 pub use crate::batch::HEAD;
 
 /// How many bytes before a place tell whether it is still the same place.
@@ -24,6 +25,8 @@ pub struct Print {
 pub struct Identity {
     pub device: u64,
     pub inode: u64,
+    /// When the file was made, where the file system knows: an inode used again has another.
+    pub born: Option<Changed>,
     pub head: Print,
 }
 
@@ -40,13 +43,16 @@ pub struct Mark {
 pub struct FileKey {
     pub path: PathBuf,
     pub identity: Identity,
-    /// Files of a run have numbers that grow: of two that had one inode the later is the one that has it now.
+    /// By which its position is saved.
     pub number: u64,
 }
 
 /// A saved position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
+    /// What it is saved by: an inode is used again, and a path too, but a number never. It stays with the file when
+    /// that is renamed or compressed. 0: not saved yet.
+    pub number: u64,
     pub path: PathBuf,
     pub identity: Identity,
     pub mark: Mark,
@@ -90,10 +96,25 @@ impl Mark {
     }
 }
 
+impl Identity {
+    /// Whether device and inode are the same, and nothing says that the inode was used again.
+    pub fn has_inode_of(&self, other: &Identity) -> bool {
+        let made_apart = self.born.zip(other.born).is_some_and(|(one, two)| one != two);
+        (self.device, self.inode) == (other.device, other.inode) && !made_apart
+    }
+}
+
+impl Position {
+    /// Whether it says the same of the same file, whatever it is saved by.
+    pub fn is_same(&self, other: &Position) -> bool {
+        (&self.path, self.identity, self.mark) == (&other.path, other.identity, other.mark)
+    }
+}
+
 impl FileKey {
     /// The position of this file at `mark`.
     pub fn at(&self, mark: Mark) -> Position {
-        Position { path: self.path.clone(), identity: self.identity, mark }
+        Position { number: self.number, path: self.path.clone(), identity: self.identity, mark }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod identity;
 pub mod known;
 pub mod lines;
 pub mod location;
+pub mod packed;
 pub mod ratio;
 pub mod spool;
 pub mod stdin;
@@ -17,15 +18,17 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use crate::ack::kept::{Held, Keep, Kept, Spool};
+use crate::ack::positions::Before;
 use crate::ack::{Claim, Receipt, Shared};
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::output::{Phase, Phases, Slot, Slots};
 use crate::pool::Pool;
 use budget::{Budget, Permit};
-use identity::{FileKey, Identity, Mark, Print};
+use file::Opening;
+use identity::{FileKey, Identity, Position, Print};
 use known::Known;
-use lines::{Bytes, Rest, Start};
+use lines::{Bytes, Rest};
 
 /// A block on its way to a worker.
 pub struct Job {
@@ -68,7 +71,8 @@ pub struct Intake {
     /// Keeps what cannot be read again until it is settled.
     pub kept: Arc<Kept>,
     pub phases: Phases,
-    /// Positions that were saved before this run.
+    /// What was saved before this run, and its positions to be looked up.
+    pub before: Arc<Before>,
     pub known: Arc<Known>,
 }
 
@@ -90,28 +94,28 @@ impl Intake {
         *self.phases.borrow() == Phase::Running
     }
 
-    /// Reads a file from `start` to its end. It `has_moved` if the position there was saved under another name.
-    pub fn read_file(
-        &self,
-        bytes: &mut Bytes<'_>,
-        start: Start,
-        name: &str,
-        file: FileKey,
-        has_moved: bool,
-    ) -> io::Result<()> {
-        let file = Arc::new(file);
-        let partition = if has_moved {
-            let mark = Mark { offset: start.offset, tail: start.tail.print() };
-            self.shared.lock().1.partition_moved((file.clone(), mark))
-        } else {
-            self.shared.lock().1.partition(start.offset)
+    /// Reads a file from where it was opened to its end.
+    pub fn read_file(&self, bytes: &mut Bytes<'_>, name: &str, opening: Opening) -> io::Result<()> {
+        let Opening { start, position, has_moved } = opening;
+        let Position { number: was, path, identity, mark } = position;
+        let (file, partition) = {
+            let ledger = &mut self.shared.lock().1;
+            let number = ledger.number_file((was > 0).then_some(was), self.known.saved);
+            let file = Arc::new(FileKey { path, identity, number });
+            // saved whether or not something is new: it is not known by this name or number
+            if has_moved || was > 0 && was != number {
+                ledger.claim((file.clone(), mark));
+            }
+            (file, ledger.partition(start.offset))
         };
-        let inode = Some((file.identity.device, file.identity.inode));
+        let inode = Some((identity.device, identity.inode));
         let head = start.head.as_slice().into();
         let source = Arc::new(Source { name: name.into(), head, inode, again: None });
         let mut reading = Reading { file: Some(file), ..self.begin(partition, source) };
         let mut take = |block, head: &[u8]| reading.hand_over(block, head);
-        lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take)
+        let ending = lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take);
+        self.shared.lock().1.release(partition);
+        ending
     }
 
     /// Reads a source that cannot be read again: what is not settled at the end is kept.

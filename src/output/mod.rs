@@ -10,12 +10,13 @@ pub mod stream;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::ack::positions::Before;
 use crate::ack::{Acks, Receipt};
 use crate::config::Section;
-use crate::input::identity::Position;
 use crate::pipeline::Pipeline;
 use crate::pool::Buffer;
 use stream::Stream;
@@ -231,6 +232,20 @@ impl Parcels {
         }
     }
 
+    /// As [`Parcels::next_blocking`], if something comes within `wait`.
+    pub fn next_within(&mut self, wait: Duration) -> Next {
+        let until = Instant::now() + wait;
+        let next = {
+            let mut next = std::pin::pin!(self.next());
+            block_on_until(next.as_mut(), Some(until))
+        };
+        match next {
+            Some(Some(parcel)) => Next::Parcel(parcel),
+            Some(None) => Next::End,
+            None => Next::None,
+        }
+    }
+
     /// For outputs that run on a thread of their own.
     pub fn next_blocking(&mut self) -> Option<Parcel> {
         while let Some(slot) = self.slots.blocking_recv() {
@@ -240,6 +255,14 @@ impl Parcels {
         }
         None
     }
+}
+
+/// What came of waiting for a parcel.
+pub enum Next {
+    Parcel(Parcel),
+    /// Nothing, for as long as it was waited.
+    None,
+    End,
 }
 
 /// Whether the program is going down. Inputs end their reading at `Draining`; outputs go on delivering what was
@@ -263,6 +286,16 @@ pub async fn abandoned(phases: &mut Phases) {
 
 /// Waits on this thread for something that needs no runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Some(value) = block_on_until(future.as_mut(), None) {
+            return value;
+        }
+    }
+}
+
+/// The same, up to a time.
+fn block_on_until<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>, until: Option<Instant>) -> Option<T> {
     struct Unpark(std::thread::Thread);
 
     impl std::task::Wake for Unpark {
@@ -271,14 +304,17 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         }
     }
 
-    let mut future = std::pin::pin!(future);
     let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut context = std::task::Context::from_waker(&waker);
     loop {
         if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
+            return Some(value);
         }
-        std::thread::park();
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => std::thread::park(),
+            Some(Duration::ZERO) => return None,
+            Some(wait) => std::thread::park_timeout(wait),
+        }
     }
 }
 
@@ -287,10 +323,11 @@ pub trait Output: Send {
     /// What the workers are to pack.
     fn form(&self) -> Form;
 
-    /// The positions that this output saves itself, in one transaction with what they cover; with `from_start` they
-    /// are forgotten. None if it saves none: then the state folder holds them. Trouble that may pass is waited out.
-    fn positions(&mut self, from_start: bool, phases: &Phases) -> anyhow::Result<Option<Vec<Position>>> {
-        let _ = (from_start, phases);
+    /// The positions that this output saves itself, in one transaction with what they cover; `anew`, they are
+    /// forgotten, and files were looked for by these patterns. None if it saves none: then the state folder holds
+    /// them. Trouble that may pass is waited out.
+    fn positions(&mut self, anew: Option<&[String]>, phases: &Phases) -> anyhow::Result<Option<Before>> {
+        let _ = (anew, phases);
         Ok(None)
     }
 

@@ -24,13 +24,15 @@ use std::time::Duration;
 use anyhow::Context;
 use rusqlite::{Connection, ErrorCode};
 
-use super::{Action, Form, Item, Output, Parcel, Parcels, Phase, Phases};
-use crate::ack::positions::Saved;
-use crate::ack::{Acks, Letter, Reason, Tally};
+use super::{Action, Form, Item, Next, Output, Parcel, Parcels, Phase, Phases};
+use crate::ack::positions::Before;
+use crate::ack::{Acks, Letter, Moves, Reason, Tally};
 use crate::config::Section;
 use crate::disk::private_folder;
-use crate::input::identity::Position;
 use crate::time::Time;
+
+/// What moves positions and brings no row is saved when nothing came for so long.
+const SAVE_WAIT: Duration = Duration::from_secs(1);
 
 /// How long to wait before a database that is full or locked is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -95,12 +97,12 @@ impl Sqlite {
             acks.settle(&parcel.receipt, Tally::default(), refused);
         }
         // letters of all that was read up to here are on the disk before the positions say that it was
-        let moved = match parcel.receipt.claim() {
+        let moves = match parcel.receipt.claim() {
             Some(_) => acks.flush(Some((&parcel.receipt, rows))),
-            None => Some(Vec::new()),
+            None => Some(Moves::default()),
         };
-        let Some(moved) = moved else { return Ok(false) };
-        let Some(tally) = self.patiently(phases, |sqlite| sqlite.write(parcel, &moved))? else { return Ok(false) };
+        let Some(moves) = moves else { return Ok(false) };
+        let Some(tally) = self.patiently(phases, |sqlite| sqlite.write(parcel, &moves))? else { return Ok(false) };
         acks.settle(&parcel.receipt, tally, Vec::new());
         Ok(true)
     }
@@ -135,14 +137,14 @@ impl Sqlite {
     }
 
     /// Writes a parcel and the positions it leads to in one transaction.
-    fn write(&mut self, parcel: &Parcel, moved: &[Position]) -> rusqlite::Result<Tally> {
+    fn write(&mut self, parcel: &Parcel, moves: &Moves) -> rusqlite::Result<Tally> {
         for index in &parcel.indices {
             if !self.tables.contains_key(index) && !reserved(index) {
                 let statements = create_table(&self.connection, index)?;
                 self.tables.insert(index.clone(), statements);
             }
         }
-        self.create_positions(moved)?;
+        self.create_positions(moves)?;
         let mut tally = Tally { requests: 1, bytes_out: parcel.body.len() as u64, ..Tally::default() };
         let transaction = self.connection.transaction()?;
         for item in &parcel.items {
@@ -158,21 +160,28 @@ impl Sqlite {
                 transaction.prepare_cached(&statements.count_up)?.execute([&id, &source])?;
             }
         }
-        positions::save(&transaction, &self.pipeline, moved, Time::now().secs)?;
+        positions::save(&transaction, &self.pipeline, moves, Time::now().secs)?;
         transaction.commit()?;
         Ok(tally)
     }
 
+    /// Saves what no row came with; false if it was given up.
+    fn save(&mut self, acks: &Acks, phases: &Phases) -> anyhow::Result<bool> {
+        let moves = acks.flush(None).unwrap_or_default();
+        let is_saved = moves.is_empty() || self.patiently(phases, |sqlite| sqlite.write_positions(&moves))?.is_some();
+        Ok(is_saved)
+    }
+
     /// Writes positions that no row came with.
-    fn write_positions(&mut self, moved: &[Position]) -> rusqlite::Result<()> {
-        self.create_positions(moved)?;
+    fn write_positions(&mut self, moves: &Moves) -> rusqlite::Result<()> {
+        self.create_positions(moves)?;
         let transaction = self.connection.transaction()?;
-        positions::save(&transaction, &self.pipeline, moved, Time::now().secs)?;
+        positions::save(&transaction, &self.pipeline, moves, Time::now().secs)?;
         transaction.commit()
     }
 
-    fn create_positions(&mut self, moved: &[Position]) -> rusqlite::Result<()> {
-        if !moved.is_empty() && !self.has_positions {
+    fn create_positions(&mut self, moves: &Moves) -> rusqlite::Result<()> {
+        if !moves.is_empty() && !self.has_positions {
             positions::create(&self.connection)?;
             self.has_positions = true;
         }
@@ -255,7 +264,7 @@ impl Output for Sqlite {
         Form::Rows
     }
 
-    fn positions(&mut self, from_start: bool, phases: &Phases) -> anyhow::Result<Option<Vec<Position>>> {
+    fn positions(&mut self, anew: Option<&[String]>, phases: &Phases) -> anyhow::Result<Option<Before>> {
         // a disk that is full, or another process, can keep the database from being read too
         let looked = self.patiently(phases, |sqlite| match positions::has_table(&sqlite.connection) {
             Err(error) if passing(&error) => Err(error),
@@ -264,28 +273,32 @@ impl Output for Sqlite {
         });
         looked?.context("stopped before the database could be read")?;
         let failed = || format!("cannot forget positions in {}", self.config.path.display());
-        if from_start {
-            positions::forget_all(&self.connection, &self.pipeline).with_context(failed)?;
-            return Ok(Some(Vec::new()));
+        if let Some(patterns) = anew {
+            let transaction = self.connection.unchecked_transaction().with_context(failed)?;
+            positions::forget_all(&transaction, &self.pipeline, patterns).with_context(failed)?;
+            transaction.commit().with_context(failed)?;
+            return Ok(Some(Before { looked: patterns.iter().cloned().collect(), ..Before::default() }));
         }
-        let saved = positions::load(&self.connection, &self.pipeline, &self.config.path)?;
+        let (saved, looked) = positions::load_all(&self.connection, &self.pipeline, &self.config.path)?;
         let now_secs = Time::now().secs;
         let (gone, kept): (Vec<_>, Vec<_>) = saved.into_iter().partition(|saved| saved.is_forgotten(now_secs));
-        let position = |saved: Saved| saved.position;
-        let gone: Vec<Position> = gone.into_iter().map(position).collect();
+        let gone: Vec<u64> = gone.into_iter().map(|saved| saved.position.number).collect();
         positions::forget(&self.connection, &self.pipeline, &gone).with_context(failed)?;
-        Ok(Some(kept.into_iter().map(position).collect()))
+        Ok(Some(Before { positions: kept.into_iter().map(|saved| saved.position).collect(), looked }))
     }
 
     fn run(mut self: Box<Self>, mut parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()> {
-        while let Some(parcel) = parcels.next_blocking() {
-            if !self.deliver(&parcel, &acks, &phases)? {
-                return Ok(());
+        loop {
+            match parcels.next_within(SAVE_WAIT) {
+                Next::Parcel(parcel) if !self.deliver(&parcel, &acks, &phases)? => return Ok(()),
+                Next::Parcel(_) => {}
+                // what ended without a row moves positions too
+                Next::None if !self.save(&acks, &phases)? => return Ok(()),
+                Next::None => {}
+                Next::End => break,
             }
         }
-        // what ended without a row moves positions too
-        let moved = acks.flush(None).unwrap_or_default();
-        if !moved.is_empty() && self.patiently(&phases, |sqlite| sqlite.write_positions(&moved))?.is_none() {
+        if !self.save(&acks, &phases)? {
             return Ok(());
         }
         // leaves one file behind where nobody else has it open

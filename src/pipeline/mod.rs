@@ -67,6 +67,13 @@ pub enum InputKind {
     File(input::file::Config),
 }
 
+impl Input {
+    /// Whether it comes to an end by itself.
+    pub fn has_an_end(&self) -> bool {
+        !matches!(&self.kind, InputKind::File(config) if config.follow.is_some())
+    }
+}
+
 /// What a pipeline takes of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {

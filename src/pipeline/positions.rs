@@ -28,6 +28,25 @@ impl Pipeline {
         }
     }
 
+    /// The patterns by which its files are looked for.
+    pub fn patterns(&self) -> anyhow::Result<Vec<String>> {
+        let mut patterns = Vec::new();
+        for input in &self.inputs {
+            if let InputKind::File(config) = &input.kind {
+                patterns.extend(config.patterns()?);
+            }
+        }
+        Ok(patterns)
+    }
+
+    /// Why its inputs cannot be together; none if no two of them read a file.
+    pub fn conflict(&self) -> Option<String> {
+        self.inputs.iter().enumerate().find_map(|(number, input)| match &input.kind {
+            InputKind::File(config) => config.conflict(number),
+            InputKind::Stdin => None,
+        })
+    }
+
     /// What the place is called where positions of files are saved; none if it has no files.
     pub fn saves_in(&self) -> Option<String> {
         let has_files = self.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
@@ -62,15 +81,17 @@ impl Place<'_> {
         Ok(saved)
     }
 
-    /// Forgets everything, whatever it looks like.
-    pub fn forget_all(&self) -> anyhow::Result<()> {
+    /// Forgets everything, whatever it looks like; only that files were looked for by these patterns stays known.
+    pub fn forget_all(&self, patterns: &[String]) -> anyhow::Result<()> {
         match self {
-            Place::State(state) => positions::remove(state),
-            Place::Database { path, pipeline } => match table::open(path)? {
-                Some(connection) => table::forget_all(&connection, pipeline)
-                    .with_context(|| format!("cannot forget the positions in {}", path.display())),
-                None => Ok(()),
-            },
+            Place::State(state) => positions::forget_all(state, patterns.iter().cloned()),
+            Place::Database { path, pipeline } => {
+                let Some(mut connection) = table::open(path)? else { return Ok(()) };
+                let failed = || format!("cannot forget the positions in {}", path.display());
+                let transaction = connection.transaction().with_context(failed)?;
+                table::forget_all(&transaction, pipeline, patterns).with_context(failed)?;
+                transaction.commit().with_context(failed)
+            }
         }
     }
 
@@ -85,7 +106,8 @@ impl Place<'_> {
             Place::Database { path, pipeline } => {
                 let Some(mut connection) = table::open(path)? else { return Ok(()) };
                 let transaction = connection.transaction()?;
-                table::forget(&transaction, pipeline, gone)?;
+                let numbers: Vec<u64> = gone.iter().map(|position| position.number).collect();
+                table::forget(&transaction, pipeline, &numbers)?;
                 transaction.commit().with_context(|| format!("cannot forget the positions in {}", path.display()))
             }
         }
@@ -145,7 +167,7 @@ pub fn table(saved: &[Saved]) -> String {
 pub fn to_json(saved: &[Saved]) -> Value {
     let file = |saved: &Saved| {
         let shown = Shown::of(saved);
-        let Position { path, identity, mark } = shown.position;
+        let Position { path, identity, mark, .. } = shown.position;
         json!({
             "path": path.to_string_lossy(), "offset": mark.offset, "size": shown.size, "percent": shown.percent(),
             "is_there": shown.is_there, "device": identity.device, "inode": identity.inode,

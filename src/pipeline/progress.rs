@@ -80,6 +80,11 @@ impl super::Pipeline {
         })
     }
 
+    /// Whether an input has an end, up to which somebody must have it read.
+    pub fn has_an_end(&self) -> bool {
+        self.inputs.iter().any(super::Input::has_an_end)
+    }
+
     pub fn reads_stdin(&self) -> bool {
         self.inputs.iter().any(|input| matches!(input.kind, InputKind::Stdin))
     }

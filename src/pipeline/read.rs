@@ -132,6 +132,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
 fn inputs(root: &Section<'_>, options: &Options, located: bool) -> Option<Vec<Input>> {
     let tables = root.tables("input").required()?;
     let mut inputs = Vec::new();
+    let mut earlier = Vec::new();
     let mut stdin = 0;
     for t in tables {
         let kind = t.one_of("type", &[("stdin", true), ("file", false)]).required();
@@ -143,7 +144,12 @@ fn inputs(root: &Section<'_>, options: &Options, located: bool) -> Option<Vec<In
                 }
                 Some(InputKind::Stdin)
             }
-            Some(false) => files(&t, options),
+            Some(false) => files(&t, options).map(|mut files| {
+                files.earlier.clone_from(&earlier);
+                let (paths, exclude) = (files.paths.clone(), files.exclude.clone());
+                earlier.push(input::file::Earlier { input: inputs.len(), paths, exclude });
+                InputKind::File(files)
+            }),
             None => None,
         };
         let stores = matches!(kind, Some(InputKind::File(_))) && t.bool("add_location").or(false);
@@ -163,7 +169,7 @@ fn inputs(root: &Section<'_>, options: &Options, located: bool) -> Option<Vec<In
     inputs.into_iter().collect()
 }
 
-fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
+fn files(t: &Section<'_>, options: &Options) -> Option<input::file::Config> {
     let paths = t.texts("paths").required();
     let exclude = t.texts("exclude").or_default();
     for (key, patterns) in [("paths", paths.as_deref().unwrap_or_default()), ("exclude", &exclude)] {
@@ -173,15 +179,13 @@ fn files(t: &Section<'_>, options: &Options) -> Option<InputKind> {
             }
         }
     }
-    let mut follow = follow(t);
-    // a file that appeared meanwhile is new
-    follow.from_end &= !options.again;
+    let follow = follow(t);
     let paths = paths?;
     if paths.is_empty() {
         t.fail_at("paths", "no path is given", ());
     }
     let follow = (!options.once).then_some(follow);
-    Some(InputKind::File(input::file::Config { paths, exclude, follow }))
+    Some(input::file::Config { paths, exclude, follow, earlier: Vec::new() })
 }
 
 /// How files are followed; looked at with `--once` too, so that a pipeline file is right or wrong in itself.

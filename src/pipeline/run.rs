@@ -7,6 +7,7 @@
 //!                                        ack (one thread): letters, counts, positions
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -14,7 +15,7 @@ use std::thread;
 use super::pack::Packer;
 use super::{InputKind, Pipeline};
 use crate::ack::kept::{Held, Kept};
-use crate::ack::positions::{self, Save, Store};
+use crate::ack::positions::{Before, Save, Store};
 use crate::ack::{Acks, Desk, Ledger, LetterFile, Letters, Shared, Summary, Tally};
 use crate::batch::Batch;
 use crate::codec::Record;
@@ -22,7 +23,7 @@ use crate::input::budget::Budget;
 use crate::input::known::Known;
 use crate::input::lines::Rest;
 use crate::input::{Given, Intake, Job, spool, stdin};
-use crate::output::{self, Form, Output, Parcel, Phases};
+use crate::output::{self, Form, Output, Parcel, Phase, Phases};
 use crate::pool::Pool;
 use crate::time::Time;
 
@@ -34,6 +35,8 @@ pub struct Ending {
     pub summary: Summary,
     /// What kept it from its end.
     pub errors: Vec<anyhow::Error>,
+    /// An input that has an end was not read to it.
+    pub is_unread: bool,
 }
 
 /// One run of a pipeline.
@@ -74,14 +77,14 @@ pub fn run_session(pipeline: &Pipeline, session: Session) -> Ending {
             if let Feed::Inputs { rest } = session.feed {
                 session.kept.hold_rest(0, stdin::source(&rest), rest);
             }
-            Ending { summary: Summary::default(), errors: vec![error] }
+            Ending { summary: Summary::default(), errors: vec![error], is_unread: pipeline.has_an_end() }
         }
     }
 }
 
 struct Begun {
     output: Box<dyn Output>,
-    known: Arc<Known>,
+    before: Arc<Before>,
     /// Where positions are saved, unless the output does that.
     positions: Option<Box<dyn Save>>,
 }
@@ -92,30 +95,28 @@ fn begin(pipeline: &Pipeline, session: &Session) -> anyhow::Result<Begun> {
     let has_files = pipeline.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
     if matches!(session.feed, Feed::Given(_)) || !has_files {
         // what is given has no position, and another process may hold those there are
-        return Ok(Begun { output, known: Arc::default(), positions: None });
+        return Ok(Begun { output, before: Arc::default(), positions: None });
     }
-    let from_start = pipeline.from_start;
-    let (known, store) = match output.positions(from_start, &session.phases)? {
-        Some(positions) => (Known::new(positions), None),
+    let patterns = pipeline.patterns()?;
+    let anew = pipeline.from_start.then_some(patterns.as_slice());
+    let (before, store) = match output.positions(anew, &session.phases)? {
+        Some(before) => (before, None),
         None => {
-            if from_start {
-                positions::remove(&pipeline.state)?;
-            }
-            let mut store = Store::load(&pipeline.state)?;
+            let mut store = match anew {
+                Some(_) => Store::empty(&pipeline.state),
+                None => Store::load(&pipeline.state)?,
+            };
+            store.note_look(anew.into_iter().flatten().cloned());
             store.forget_gone(Time::now().secs);
-            (Known::new(store.positions()), Some(Box::new(store) as Box<dyn Save>))
+            (store.before(), Some(Box::new(store) as Box<dyn Save>))
         }
     };
-    for input in &pipeline.inputs {
-        if let InputKind::File(config) = &input.kind {
-            config.note_moved(&known, &session.shared)?;
-        }
-    }
-    Ok(Begun { output, known: Arc::new(known), positions: store })
+    Ok(Begun { output, before: Arc::new(before), positions: store })
 }
 
 fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
-    let Begun { output, known, positions } = begun;
+    let Begun { output, before, positions } = begun;
+    let known = Arc::new(Known::new(before.positions.clone()));
     let Session { shared, kept, phases, feed, letters } = session;
     let (shared, phases) = (&shared, &phases);
     let form = output.form();
@@ -128,6 +129,7 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
     let pool = Pool::default();
     let budget = Budget::new(pipeline.tuning.bytes_in_flight_max);
     let errors = Mutex::new(Vec::new());
+    let is_unread = AtomicBool::new(false);
     let fail = |error: anyhow::Error| errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     thread::scope(|scope| {
         let fail = &fail;
@@ -149,6 +151,7 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
             shared: shared.clone(),
             kept: kept.clone(),
             phases: phases.clone(),
+            before: before.clone(),
             known: known.clone(),
         };
         match feed {
@@ -157,8 +160,12 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
                 for input in 0..pipeline.inputs.len() {
                     let is_stdin = matches!(pipeline.inputs[input].kind, InputKind::Stdin);
                     let rest = if is_stdin { std::mem::take(&mut rest) } else { Rest::default() };
-                    let intake = intake(input);
-                    scope.spawn(move || take_in(pipeline, &intake, rest).unwrap_or_else(fail));
+                    let (intake, is_unread) = (intake(input), &is_unread);
+                    scope.spawn(move || {
+                        take_in(pipeline, &intake, rest).unwrap_or_else(fail);
+                        let is_stopped = *intake.phases.borrow() != Phase::Running;
+                        is_unread.fetch_or(is_stopped && pipeline.inputs[input].has_an_end(), Ordering::Relaxed);
+                    });
                 }
             }
             Feed::Given(blocks) => {
@@ -169,7 +176,8 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
         drop((jobs, slots));
     });
     let summary = shared.lock().0;
-    Ending { summary, errors: errors.into_inner().unwrap_or_else(PoisonError::into_inner) }
+    let errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ending { summary, errors, is_unread: is_unread.into_inner() }
 }
 
 fn take_in(pipeline: &Pipeline, intake: &Intake, rest: Rest) -> anyhow::Result<()> {

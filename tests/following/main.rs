@@ -210,6 +210,75 @@ fn rotation() {
     );
 }
 
+/// What is met first after a restart is not taken for what is where it was.
+#[test]
+fn copies_after_a_restart() {
+    let fill = |more: &[&str]| many(5000, more);
+    let want = fill(&["b@1"]);
+    let want: Vec<&str> = want.iter().map(String::as_str).collect();
+    check(
+        "a copy that is met before the original",
+        "*",
+        PLAIN,
+        &["fill b 5000", "go", "copy b a", "restart", "append b 1\\n"],
+        &want,
+    );
+    let want = fill(&["a.1@1", "a@2"]);
+    let want: Vec<&str> = want.iter().map(String::as_str).collect();
+    check(
+        "compressed, with the inode used again, and a restart in between",
+        "*",
+        PLAIN,
+        &[
+            "fill a 5000",
+            "go",
+            "append a 1\\n",
+            "move a a.1",
+            "append a 2\\n",
+            "go",
+            "gzip a.1",
+            "restart",
+            "go",
+            "restart",
+        ],
+        &want,
+    );
+    let end: Change = |rules, _| rules.from_end = true;
+    check(
+        "a compressed file at the first look",
+        "*",
+        end,
+        &["append a 1\\n", "gzip a", "go", "append b 2\\n"],
+        &["b@2"],
+    );
+}
+
+/// Two years of rotation: what is known is of the last month.
+#[test]
+fn rotation_for_long_keeps_little() {
+    let mut rig = Rig::new("*.log *.gz", PLAIN);
+    let day = 86_400 * SECOND;
+    for round in 0..1460 {
+        rig.append("a.log", format!("line {round}\n").as_bytes());
+        rig.now += day / 2;
+        rig.go(1);
+        rig.act("move a.log a.1");
+        if round % 3 == 0 {
+            rig.compress("a.1", false, false);
+            rig.go(4);
+            rig.act("delete a.1.gz");
+        } else {
+            rig.act("delete a.1");
+        }
+        assert!(rig.lanes.partitions() < 5, "{} partitions in round {round}", rig.lanes.partitions());
+    }
+    assert_eq!(rig.lines.len(), 1460);
+    // of a file that was compressed while it was open two places are known
+    let kept = 2 * 30 + 2 * 30 / 3 + 5;
+    let (files, positions) = (rig.lanes.files(), rig.lanes.saved());
+    assert!(files < kept && positions < kept, "{files} files and {positions} positions are kept");
+}
+
 /// The lines that `fill` writes, and more.
 fn many(bytes: usize, more: &[&str]) -> Vec<String> {
     let text = String::from_utf8(lines_of_bytes(bytes)).unwrap();

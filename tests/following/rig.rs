@@ -7,7 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use onceline::ack::Shared;
 use onceline::input::Limits;
+use onceline::input::follow::Lanes;
 use onceline::input::follow::disk::Real;
 use onceline::input::follow::machine::{Hint, Machine, Rules, Told};
 use onceline::input::follow::pattern::Paths;
@@ -15,6 +17,46 @@ use onceline::input::identity::Position;
 use onceline::pool::Pool;
 
 pub const SECOND: Duration = Duration::from_secs(1);
+
+/// What makes of what is told a place in the ledger, where everything is settled at once.
+pub struct Ledger {
+    lanes: Lanes,
+    shared: Shared,
+    saved: BTreeMap<u64, Position>,
+}
+
+impl Ledger {
+    fn new(known: &[Position]) -> Ledger {
+        let saved = known.iter().map(|known| (known.number, known.clone())).collect();
+        Ledger { lanes: Lanes::new(known, 0), shared: Shared::default(), saved }
+    }
+
+    fn hear(&mut self, told: Told<'_>) {
+        let Ledger { lanes, shared, saved } = self;
+        let goes_on = lanes.hear(told, shared, &mut |draft| {
+            let ledger = &mut shared.lock().1;
+            ledger.open(draft.partition, draft.number, draft.block.offset..draft.block.offset);
+            ledger.settle(draft.partition, draft.number, draft.file.zip(draft.block.mark));
+            true
+        });
+        assert!(goes_on);
+        let moves = shared.lock().1.take_moved();
+        moves.forgotten.iter().for_each(|number| drop(saved.remove(number)));
+        saved.extend(moves.positions.into_iter().map(|position| (position.number, position)));
+    }
+
+    pub fn partitions(&self) -> usize {
+        self.shared.lock().1.partitions()
+    }
+
+    pub fn files(&self) -> usize {
+        self.lanes.files()
+    }
+
+    pub fn saved(&self) -> usize {
+        self.saved.len()
+    }
+}
 
 pub struct Rig {
     pub top: tempfile::TempDir,
@@ -28,6 +70,7 @@ pub struct Rig {
     /// What a run would have saved, by what it was told.
     pub saved: BTreeMap<u64, Position>,
     pub kept: Vec<Position>,
+    pub lanes: Ledger,
     pub changes: u64,
     pub most_open: usize,
 }
@@ -56,7 +99,8 @@ impl Rig {
         let machine = machine(&rules, limits, Vec::new());
         let (names, saved) = (BTreeMap::new(), BTreeMap::new());
         let (now, lines, kept) = (SECOND, Vec::new(), Vec::new());
-        Rig { top, rules, limits, machine, now, lines, names, saved, kept, changes: 0, most_open: 0 }
+        let lanes = Ledger::new(&[]);
+        Rig { top, rules, limits, machine, now, lines, names, saved, kept, lanes, changes: 0, most_open: 0 }
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -77,21 +121,21 @@ impl Rig {
 
     /// One step; true if there is more to do at once.
     pub fn step(&mut self, hints: &[Hint]) -> bool {
-        let Rig { top, lines, names, saved, kept, .. } = self;
+        let Rig { top, lines, names, saved, kept, lanes, .. } = self;
         let mut take = |told: Told<'_>| {
-            match told {
+            match &told {
                 Told::Began { file, position, was, after } => {
-                    assert!(after.is_none_or(|after| after < file), "what is not known yet");
-                    kept.retain(|position| Some(position) != was);
-                    names.insert(file, position.path.clone());
-                    assert!(saved.insert(file, position.clone()).is_none(), "a number used again");
+                    assert!(after.is_none_or(|after| after < *file), "what is not known yet");
+                    kept.retain(|position| was.is_none_or(|was| *position != was.position));
+                    names.insert(*file, position.path.clone());
+                    assert!(saved.insert(*file, (*position).clone()).is_none(), "a number used again");
                 }
                 Told::Lines { file, block, head, identity, mark } => {
-                    let position = saved.get_mut(&file).expect("lines of a file that began");
+                    let position = saved.get_mut(file).expect("lines of a file that began");
                     assert_eq!(block.offset, position.mark.offset, "blocks follow one another");
                     assert!(identity.head.begins(head), "the head is of the file");
-                    (position.identity, position.mark) = (identity, mark);
-                    let name = names[&file].strip_prefix(top.path()).unwrap().display().to_string();
+                    (position.identity, position.mark) = (**identity, **mark);
+                    let name = names[file].strip_prefix(top.path()).unwrap().display().to_string();
                     let text = String::from_utf8(block.bytes.to_vec()).unwrap();
                     let short = |line: &str| match block.too_long {
                         Some(long) => format!("too long: {}", long.bytes),
@@ -103,12 +147,14 @@ impl Rig {
                     lines.extend(text.lines().map(|line| (name.clone(), short(line))));
                 }
                 Told::Moved { file, path } => {
-                    names.insert(file, path.to_path_buf());
-                    saved.get_mut(&file).unwrap().path = path.to_path_buf();
+                    names.insert(*file, path.to_path_buf());
+                    saved.get_mut(file).unwrap().path = path.to_path_buf();
                 }
-                Told::Ended { file } => kept.extend(saved.remove(&file)),
-                Told::Forgotten { position, .. } => kept.retain(|kept| kept != position),
+                Told::Ended { file } => kept.extend(saved.remove(file)),
+                Told::Forgotten { place } => kept.retain(|kept| *kept != place.position),
+                Told::Looked { .. } => {}
             }
+            lanes.hear(told);
             true
         };
         let next = self.machine.step(self.now, hints, &mut take);
@@ -137,6 +183,13 @@ impl Rig {
         let mut told = self.machine.positions();
         told.sort_by_key(by);
         assert_eq!(known, told, "what was told is what it knows");
+        // the next run knows what is saved
+        let saved: Vec<Position> = std::mem::take(&mut self.lanes.saved).into_values().collect();
+        for position in known.iter().filter(|known| known.mark.offset > 0) {
+            assert!(saved.iter().any(|saved| saved.is_same(position)), "not saved: {position:?} in {saved:?}");
+        }
+        let known = saved;
+        self.lanes = Ledger::new(&known);
         self.kept = known.clone();
         self.machine = machine(&self.rules, self.limits, known);
     }

@@ -64,7 +64,145 @@ fn stored(onceline: &Onceline, want: &[&str]) {
 
 fn stop(running: super::rig::Running<'_>) -> Run {
     running.signal(Signal::TERM);
-    running.wait().settled()
+    let run = running.wait().settled();
+    assert!(!run.stderr.contains("not read"), "what is followed is read at the next start: {}", run.stderr);
+    run
+}
+
+const NDJSON: &str = "type = \"ndjson\"\npath = \"{dir}/out.ndjson\"";
+const SQLITE: &str = "type = \"sqlite\"\npath = \"{dir}/out.sqlite\"";
+
+/// Reads from the end.
+fn pipeline(output: &str) -> String {
+    PIPELINE.replace("POLL", "20ms\"\nread_from = \"end").replace(SQLITE, output)
+}
+
+fn from_end(output: &str) -> Onceline {
+    let onceline = Onceline::new(&pipeline(output));
+    fs::create_dir(onceline.path("log")).unwrap();
+    onceline
+}
+
+/// The lines that came out, in the order of their text.
+fn told(onceline: &Onceline) -> Vec<String> {
+    let text = fs::read_to_string(onceline.path("out.ndjson")).unwrap_or_default();
+    let whole = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let told = whole.filter_map(|line| line["message"].as_str().map(str::to_string));
+    let mut told: Vec<String> = told.chain(messages(onceline).into_iter().map(|(message, _)| message)).collect();
+    told.sort();
+    told
+}
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a look was saved.
+fn has_looked(onceline: &Onceline) -> bool {
+    let database =
+        rusqlite::Connection::open_with_flags(onceline.path("out.sqlite"), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let count = |text| database.as_ref().ok().and_then(|it| it.query_row(text, [], |row| row.get::<_, i64>(0)).ok());
+    count("SELECT count(*) FROM _onceline_looked").is_some_and(|count| count > 0)
+        || fs::read_to_string(onceline.path("state/positions.json")).is_ok_and(|text| text.contains("/log/"))
+}
+
+/// Runs until these lines are there.
+#[track_caller]
+fn run<'a>(want: &[&str], onceline: &'a Onceline) -> super::rig::Running<'a> {
+    let running = onceline.start(b"");
+    let started = Instant::now();
+    while told(onceline) != want {
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", told(onceline));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running
+}
+
+/// The first look of the first run alone begins at the end, though it finds nothing, and though the run is killed.
+#[test]
+fn read_from_the_end_holds_for_the_first_look() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = from_end(output);
+        // nothing is there
+        let running = onceline.start(b"");
+        wait_until("the look is not saved", || has_looked(&onceline));
+        running.signal(Signal::KILL);
+        running.wait();
+        append(&onceline, "a.log", "1\n");
+        stop(run(&["1"], &onceline));
+        append(&onceline, "new/b.log", "2\n");
+        stop(run(&["1", "2"], &onceline));
+        // another pattern has its own first look; it passes over what is there, and only that
+        let paths = "paths = [\"{dir}/log/**/*.log\", \"{dir}/log/*.txt\"]";
+        onceline.set_pipeline(&pipeline(output).replace("paths = \"{dir}/log/**/*.log\"", paths));
+        append(&onceline, "a.txt", "passed over\n");
+        append(&onceline, "c.log", "3\n");
+        let running = run(&["1", "2", "3"], &onceline);
+        append(&onceline, "a.txt", "4\n");
+        append(&onceline, "b.txt", "5\n");
+        wait_until("what came later", || told(&onceline) == ["1", "2", "3", "4", "5"]);
+        stop(running);
+        // whoever asks for the beginning gets it
+        let reset = onceline.call(&["positions", "reset", "pipeline.toml", "--state", "state", "--yes"], b"");
+        assert_eq!(reset.status, Some(0), "{reset:?}");
+        let _ = fs::remove_file(onceline.path("out.ndjson"));
+        append(&onceline, "new/b.log", "6\n");
+        let all = ["1", "2", "3", "4", "5", "6", "passed over"];
+        assert_eq!(stop(run(&all, &onceline)).count("events_in"), 7, "{output}");
+        // at the first look too
+        for name in ["out.sqlite", "out.ndjson", "state/positions.json"] {
+            let _ = fs::remove_file(onceline.path(name));
+        }
+        stop(run(&all, &onceline.args(&["--from-start"])));
+    }
+}
+
+/// What was there at the first look is not read, compressed or not.
+#[test]
+fn what_is_there_at_the_first_look_is_not_read() {
+    let onceline = from_end(SQLITE);
+    append(&onceline, "a.log", "old\n");
+    let running = onceline.start(b"");
+    wait_until("the look is not saved", || has_looked(&onceline));
+    append(&onceline, "a.log", "new\n");
+    stored(&onceline, &["new"]);
+    running.signal(Signal::KILL);
+    running.wait();
+    append(&onceline, "a.log", "newer\n");
+    let running = onceline.start(b"");
+    stored(&onceline, &["new", "newer"]);
+    stop(running);
+}
+
+#[test]
+fn a_file_is_read_by_one_input() {
+    let second = "[[input]]\ntype = \"file\"\npaths = [\"{dir}/log/b*\"]\n[time]";
+    let onceline = Onceline::new(&PIPELINE.replace("POLL", "20ms").replace("[time]", second));
+    fs::create_dir(onceline.path("log")).unwrap();
+    append(&onceline, "b.txt", "1\n");
+    let check = |args: &[&str]| onceline.call(args, b"");
+    assert_eq!(check(&["check", "pipeline.toml"]).status, Some(0));
+    let running = onceline.start(b"");
+    stored(&onceline, &["1"]);
+    // one that both lead to comes while it runs: the first reads it
+    append(&onceline, "b.log", "2\n");
+    append(&onceline, "b.txt", "3\n");
+    stored(&onceline, &["1", "2", "3"]);
+    append(&onceline, "b.log", "4\n");
+    stored(&onceline, &["1", "2", "3", "4"]);
+    let run = stop(running);
+    assert_eq!(run.stderr.matches("two inputs lead to a file").count(), 1, "{}", run.stderr);
+    // then it is refused, by any name
+    fs::hard_link(onceline.path("log/b.log"), onceline.path("log/bb")).unwrap();
+    for args in [&["check", "pipeline.toml"][..], &["run", "pipeline.toml"], &["run", "--once", "pipeline.toml"]] {
+        let run = check(args);
+        assert!(run.status == Some(2) && run.stderr.contains("inputs 0 and 1 both read"), "{run:?}");
+    }
 }
 
 #[test]

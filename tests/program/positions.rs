@@ -131,8 +131,33 @@ fn files_cut_short_or_replaced() {
         13,
         0,
     );
-    // a copy beside a file that is still there is another file
-    check(|folder| fs::copy(folder.join("a"), folder.join("copy")).map(drop).expect("copy"), 1000, 1000);
+    // a copy beside a file that is still there was read with it
+    check(|folder| fs::copy(folder.join("a"), folder.join("a.copy")).map(drop).expect("copy"), 0, 0);
+    check(|folder| fs::copy(folder.join("a"), folder.join("_copy")).map(drop).expect("copy"), 0, 0);
+}
+
+/// An inode has another text now, which was read, before the text that it had comes back compressed.
+#[test]
+fn an_inode_that_is_used_again_costs_no_position() {
+    for output in [SQLITE, NDJSON] {
+        let onceline = reading(output);
+        let (a, aside) = (onceline.path("in/a"), onceline.path("aside"));
+        append(&a, &lines(0..1000));
+        append(&onceline.path("in/b"), &lines(1000..1002));
+        assert_eq!(onceline.run(b"").settled().count("events_in"), 1002);
+        for (name, before, after) in [("a", 2000, 2500), ("b", 3000, 3001)] {
+            let path = onceline.path("in").join(name);
+            fs::copy(&path, &aside).expect("copy");
+            // as it is when its inode goes to a new file, though here for certain
+            fs::write(&path, lines(before..after)).expect("write");
+            assert_eq!(onceline.run(b"").settled().count("events_in"), after - before);
+            gzip(&aside, &onceline.path("in").join(format!("{name}.gz")));
+            let run = onceline.run(b"").settled();
+            assert_eq!(run.count("events_in"), 0, "{output} {name} {}", run.stderr);
+        }
+        let run = onceline.run(b"").settled();
+        assert_eq!(run.count("events_in"), 0, "{output} {}", run.stderr);
+    }
 }
 
 /// Of an unfinished last line each run makes an event, and the position stays before it.
@@ -194,7 +219,9 @@ fn stopped_in_the_middle() {
             std::thread::sleep(Duration::from_millis(1));
         }
         running.signal(Signal::TERM);
-        let before = running.wait().settled().count("events_in");
+        let run = running.wait().settled();
+        assert!(run.stderr.contains("input that was not read is left"), "{}", run.stderr);
+        let before = run.count("events_in");
         assert!(before < 60_000, "it was not stopped in the middle");
         let run = onceline.run(b"").settled();
         assert_eq!(run.counts(["events_in", "duplicates"]), [60_000 - before, 0], "{output}");
@@ -249,7 +276,7 @@ fn positions_that_cannot_be_used_stop_a_run() {
     onceline.run(b"").settled();
     let path = onceline.path("state/positions.json");
     let good = fs::read_to_string(&path).expect("positions");
-    for wrong in ["", "{", &good[..good.len() - 9], &good.replace("\"version\":1", "\"version\":3")] {
+    for wrong in ["", "{", &good[..good.len() - 9], &good.replace("\"version\":2", "\"version\":3")] {
         fs::write(&path, wrong).expect("write");
         for run in
             [onceline.run(b""), positions(&onceline, "show", &[]), positions(&onceline, "reset", &["--yes", "in/a"])]

@@ -147,7 +147,7 @@ impl Onceline {
         }
         let connection = Connection::open(path).expect("a database");
         let mut tables = connection.prepare(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> '_onceline_positions' ORDER BY name",
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_onceline*' ORDER BY name",
         );
         let tables = tables.as_mut().expect("tables").query_map([], |row| row.get(0)).expect("tables");
         let mut docs = Vec::new();

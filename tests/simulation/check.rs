@@ -199,6 +199,7 @@ pub fn places_at_the_end(world: &World, positions: &[Position]) {
     for (text, inode) in world.logs.all() {
         let end = lines.of(text).last().map_or(0, |line| line.end);
         let place = positions.iter().filter(|position| position.identity.inode == inode);
+        let place = place.filter(|position| world.logs.texts_of(position).contains(&text));
         let place = place.map(|position| position.mark.offset).max().unwrap_or_default();
         // a file without lines has nothing to claim
         if place != end && end > 0 {

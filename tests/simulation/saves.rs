@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use onceline::ack::Moves;
 use onceline::ack::positions::{Save, Store};
-use onceline::input::identity::Position;
 
 use crate::check;
 use crate::disk::Disk;
@@ -27,14 +27,14 @@ pub fn load(world: &Arc<World>, from_start: bool) -> anyhow::Result<Watched> {
 }
 
 impl Save for Watched {
-    fn save(&mut self, moved: Vec<Position>) -> anyhow::Result<()> {
+    fn save(&mut self, moves: Moves) -> anyhow::Result<()> {
         let mut wanted = self.store.positions();
-        for position in &moved {
-            wanted.retain(|known| known.identity.inode != position.identity.inode);
+        for position in &moves.positions {
+            wanted.retain(|known| known.number != position.number);
             wanted.push(position.clone());
         }
         check::positions(&self.world, &wanted, "about to be saved");
-        let done = self.store.save(moved);
+        let done = self.store.save(moves);
         if done.is_err() {
             self.world.clock.note("positions not saved", 0);
         }

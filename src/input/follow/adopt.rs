@@ -4,37 +4,37 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::{Disk, OpenFile, Stat, read_some};
-use super::gone::{self, Place, inode_of};
 use super::machine::{FileNumber, Form, Machine, SETTLE, Take, Told, Tracked};
-use super::packed::Compression;
-use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
+use crate::input::identity::{HEAD, Identity, Mark, Print, TAIL};
+use crate::input::known::{self, Place, Seen, last_line_end};
+use crate::input::packed::Compression;
 
 /// What a file was found to be.
 struct Found {
     /// Where it goes on, and how it begins as far as that.
     mark: Mark,
     head: Vec<u8>,
-    was: Option<Position>,
+    was: Option<Place>,
     after: Option<FileNumber>,
 }
 
 impl<D: Disk> Machine<D> {
-    /// Begins to follow a file that was not, or that was another (`instead`) until now.
+    /// Begins to follow a file that was not, or that was another (`instead`) until now; a new one perhaps `from_end`.
     pub(super) fn adopt(
         &mut self,
         path: PathBuf,
         stat: &Stat,
-        first: bool,
+        from_end: bool,
         instead: Option<FileNumber>,
         take: &mut Take<'_>,
     ) -> bool {
         let found = self.disk.open(&path).and_then(|file| {
             // between looking and opening the name may have gone to another file
-            if inode_of(&file.stat()?) != inode_of(stat) {
+            if file.stat()?.inode() != stat.inode() {
                 return Err(io::ErrorKind::NotFound.into());
             }
             let is_packed = Compression::of(&read_some(&file, 0, 4)?).is_some();
-            if is_packed { Ok(Some(None)) } else { Ok(self.recognise(&file, &path, stat, first)?.map(Some)) }
+            if is_packed { Ok(Some(None)) } else { Ok(self.recognise(&file, &path, stat, from_end)?.map(Some)) }
         });
         let found = match found {
             Ok(Some(found)) => found,
@@ -50,7 +50,7 @@ impl<D: Disk> Machine<D> {
         let Some(Found { mark, head, was, after }) = found else {
             let number = self.track(path, stat, &[], Mark::start(), Form::Settling(*stat, self.now));
             if let Some(file) = self.files.get_mut(&number) {
-                file.instead = instead;
+                (file.instead, file.from_end) = (instead, from_end);
             }
             return true;
         };
@@ -75,19 +75,19 @@ impl<D: Disk> Machine<D> {
         mark: Mark,
         form: Form<D::File>,
     ) -> FileNumber {
-        let identity = Identity { device: stat.device, inode: stat.inode, head: Print::head(head) };
-        let born = stat.born;
+        let Stat { device, inode, born, .. } = *stat;
+        let identity = Identity { device, inode, born, head: Print::head(head) };
         let number = self.next;
         self.next += 1;
         let tracked = Tracked {
             path: path.clone(),
             identity,
             mark,
-            born,
             stat: None,
             sure: false,
             half: 0,
             form,
+            from_end: false,
             began: false,
             instead: None,
             named: true,
@@ -105,7 +105,7 @@ impl<D: Disk> Machine<D> {
     pub(super) fn begin(
         &mut self,
         number: FileNumber,
-        was: Option<&Position>,
+        was: Option<&Place>,
         after: Option<FileNumber>,
         take: &mut Take<'_>,
     ) -> bool {
@@ -115,33 +115,20 @@ impl<D: Disk> Machine<D> {
         take(Told::Began { file: number, position: &file.position(), was, after })
     }
 
-    /// From where on a file is to be read that is not compressed, and as which known one: the rule of recognition.
-    /// None while that cannot be said.
-    fn recognise(&mut self, file: &D::File, path: &Path, stat: &Stat, first: bool) -> io::Result<Option<Found>> {
+    /// From where on a file is to be read that is not compressed, and as which known one. None while that cannot be
+    /// said.
+    fn recognise(&mut self, file: &D::File, path: &Path, stat: &Stat, from_end: bool) -> io::Result<Option<Found>> {
         let beginning = read_some(file, 0, HEAD)?;
-        let by_head = self.gone.of_head(&beginning);
-        let moved = |number: &u64| self.gone.get(*number).is_some_and(|known| gone::may_have_moved(known, path, stat));
-        let moved: Vec<u64> = by_head.into_iter().filter(moved).collect();
-        for candidates in [self.gone.of_inode(stat), moved] {
-            let mut best: Option<(u64, u64)> = None;
-            for number in candidates {
-                let Some(known) = self.gone.get(number) else { continue };
-                if best.is_none_or(|(_, offset)| known.mark.offset > offset) && gone::fits(file, known)? {
-                    best = Some((number, known.mark.offset));
-                }
-            }
-            if let Some(known) = best.and_then(|(number, _)| self.gone.remove(number)) {
-                let Place { position, file: after, .. } = known;
-                let head = beginning[..usize::from(position.identity.head.bytes).min(beginning.len())].to_vec();
-                return Ok(Some(Found { mark: position.mark, head, was: Some(position), after }));
-            }
+        let seen = Seen { path, stat, beginning: &beginning, is_packed: false };
+        let found = self.gone.find(file, &seen)?;
+        if let Some(place) = found.and_then(|(number, _)| self.gone.remove(number)) {
+            let head = beginning[..usize::from(place.position.identity.head.bytes).min(beginning.len())].to_vec();
+            return Ok(Some(Found { mark: place.position.mark, head, after: place.file, was: Some(place) }));
         }
         let (offset, after) = match self.copied(file, &beginning, stat) {
             Some((_, original)) if self.may_be_copying(original, path, stat) => return Ok(None),
-            Some((offset, original)) => (last_line_end(file, offset, u64::MAX)?, Some(original)),
-            None if first && self.rules.from_end => {
-                (last_line_end(file, stat.bytes, self.limits.line_bytes_max as u64)?, None)
-            }
+            Some((offset, original)) => (offset, Some(original)),
+            None if from_end => (last_line_end(file, stat.bytes, self.limits.line_bytes_max as u64)?, None),
             None => (0, None),
         };
         let before = read_some(file, offset.saturating_sub(TAIL as u64), offset.min(TAIL as u64) as usize)?;
@@ -170,44 +157,26 @@ impl<D: Disk> Machine<D> {
         self.now < *since + SETTLE
     }
 
-    /// How far a file is a copy of one that is followed, such as the copy of copytruncate: as much as was read
-    /// there is not read again.
+    /// How far a file is a copy of one that is followed, and of which.
     fn copied(&self, file: &D::File, beginning: &[u8], stat: &Stat) -> Option<(u64, FileNumber)> {
         if beginning.len() < HEAD {
             return None;
         }
         let mut copied = None;
         for number in self.originals.get(&Print::head(beginning))? {
-            let Some(known) = self.files.get(number) else { continue };
-            let offset = known.mark.offset.min(stat.bytes);
-            let from = offset.saturating_sub(TAIL as u64);
-            let same = |original: &D::File| {
-                let of = |file: &D::File| read_some(file, from, (offset - from) as usize).ok();
-                original.stat().is_ok_and(|stat| inode_of(&stat) == known.inode()) && of(original) == of(file)
+            let Some(tracked) = self.files.get(number) else { continue };
+            let position = tracked.position();
+            let offset = |original: &D::File| {
+                let is_it = original.stat().is_ok_and(|stat| stat.inode() == tracked.inode());
+                is_it.then(|| known::copied(file, stat.bytes, original, &position).ok().flatten()).flatten()
             };
-            let is_copy = match &known.form {
-                Form::Plain(Some(open)) => same(&open.file),
-                Form::Plain(None) => self.disk.open(&known.path).is_ok_and(|original| same(&original)),
-                _ => false,
+            let offset = match &tracked.form {
+                Form::Plain(Some(open)) => offset(&open.file),
+                Form::Plain(None) => self.disk.open(&tracked.path).ok().and_then(|original| offset(&original)),
+                _ => None,
             };
-            if is_copy {
-                copied = copied.max(Some((offset, *number)));
-            }
+            copied = copied.max(offset.map(|offset| (offset, *number)));
         }
         copied
     }
-}
-
-/// Where the last whole line ends, looked for as far back as a line may be long.
-fn last_line_end(file: &impl OpenFile, bytes: u64, line_bytes_max: u64) -> io::Result<u64> {
-    let mut end = bytes;
-    while end > 0 && bytes - end < line_bytes_max {
-        let from = end.saturating_sub(64 << 10);
-        let some = read_some(file, from, (end - from) as usize)?;
-        if let Some(at) = memchr::memrchr(b'\n', &some) {
-            return Ok(from + at as u64 + 1);
-        }
-        end = from;
-    }
-    Ok(if end == 0 { 0 } else { bytes })
 }

@@ -61,6 +61,21 @@ pub struct Stat {
     pub born: Option<Changed>,
 }
 
+impl Stat {
+    /// Whether the bytes may be others than those that were there at `self`.
+    pub fn changed(&self, now: &Stat) -> bool {
+        (self.bytes, self.written, self.touched, self.born) != (now.bytes, now.written, now.touched, now.born)
+    }
+
+    /// Device and inode.
+    pub fn inode(&self) -> Inode {
+        (self.device, self.inode)
+    }
+}
+
+/// Device and inode.
+pub type Inode = (u64, u64);
+
 /// The disk of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;

@@ -10,14 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::disk::{Changed, Disk, OpenFile, Stat};
-use super::gone::{Gone, Inode, Place, inode_of};
-use super::packed::Text;
-use super::pattern::{Paths, leaves_out};
+use super::disk::{Disk, Inode, OpenFile, Stat};
+use super::pattern::{Other, Paths, leaves_out};
 use crate::codec::Block;
 use crate::input::Limits;
 use crate::input::identity::{Identity, Mark, Position, Print, Tail};
+use crate::input::known::{Known, Place};
 use crate::input::lines::Cutter;
+use crate::input::packed::Text;
 use crate::pool::Pool;
 
 /// Looking for files is repeated so often even if nothing is said to have changed.
@@ -38,7 +38,7 @@ pub struct Rules {
     /// The same, to compare whole paths with.
     pub patterns: Vec<glob::Pattern>,
     pub exclude: Vec<glob::Pattern>,
-    /// Files that are there at the very first look are read from their end on.
+    /// Files that are there at the first look by a pattern are read from their end on.
     pub from_end: bool,
     pub poll_interval: Duration,
     pub open_files_max: usize,
@@ -54,15 +54,17 @@ pub type FileNumber = u64;
 pub enum Told<'a> {
     /// A file is followed, from `position` on. `was` is the known place that it goes on from. Whatever was told of the
     /// file `after` must be settled before anything of this one is: its place stands on that.
-    Began { file: FileNumber, position: &'a Position, was: Option<&'a Position>, after: Option<FileNumber> },
+    Began { file: FileNumber, position: &'a Position, was: Option<&'a Place>, after: Option<FileNumber> },
+    /// Files were looked for the first time, by these patterns.
+    Looked { patterns: &'a [glob::Pattern] },
     /// Whole lines, and what is known of the file once they are settled. `head` is how it begins.
-    Lines { file: FileNumber, block: Block, head: &'a [u8], identity: Identity, mark: Mark },
+    Lines { file: FileNumber, block: Block, head: &'a [u8], identity: &'a Identity, mark: &'a Mark },
     /// It has another name.
     Moved { file: FileNumber, path: &'a Path },
     /// Nothing more comes of it, though its place stays known.
     Ended { file: FileNumber },
     /// A place is not kept any longer: of a file that ended, or a saved one.
-    Forgotten { file: Option<FileNumber>, position: &'a Position },
+    Forgotten { place: &'a Place },
 }
 
 /// Who is told. Says whether it goes on; after a no, nothing more is told in this step.
@@ -80,8 +82,6 @@ pub(super) struct Tracked<F> {
     pub path: PathBuf,
     pub identity: Identity,
     pub mark: Mark,
-    /// When it was made.
-    pub born: Option<Changed>,
     /// The file as it was when it was read to its end; as long as it is so, there is nothing to read.
     pub stat: Option<Stat>,
     /// It was looked at again after that: clocks of disks are coarse, so a change soon after may not show.
@@ -89,6 +89,8 @@ pub(super) struct Tracked<F> {
     /// The bytes behind the mark that are no whole line.
     pub half: u64,
     pub form: Form<F>,
+    /// It was there at the first look by a pattern, so that nothing of it is new.
+    pub from_end: bool,
     /// It was told that it began.
     pub began: bool,
     /// The file that was read in its place before; until it begins.
@@ -128,7 +130,14 @@ pub struct Machine<D: Disk> {
     pub(super) files: BTreeMap<FileNumber, Tracked<D::File>>,
     pub(super) by_inode: HashMap<Inode, FileNumber>,
     pub(super) by_path: HashMap<PathBuf, FileNumber>,
-    pub(super) gone: Gone,
+    /// Places whose files are no longer where they were: saved ones not met yet, and those of files that went.
+    pub(super) gone: Known,
+    /// Patterns by which files were looked for in earlier runs.
+    pub(super) looked_before: Vec<glob::Pattern>,
+    /// Inputs whose files are theirs.
+    pub(super) others: Vec<Other>,
+    /// Paths that are left to them, said once.
+    pub(super) left: HashSet<PathBuf>,
     pub(super) ready: VecDeque<FileNumber>,
     /// Files that are open.
     pub(super) open: BTreeSet<FileNumber>,
@@ -151,10 +160,6 @@ pub struct Machine<D: Disk> {
 impl<D: Disk> Machine<D> {
     /// A machine that goes on from the `known` places.
     pub fn new(disk: D, rules: Rules, limits: Limits, pool: &Pool, known: Vec<Position>) -> Machine<D> {
-        let mut gone = Gone::default();
-        for position in known {
-            gone.insert(Place { position, born: None, file: None, since: Duration::ZERO });
-        }
         Machine {
             disk,
             rules,
@@ -163,7 +168,10 @@ impl<D: Disk> Machine<D> {
             files: BTreeMap::new(),
             by_inode: HashMap::new(),
             by_path: HashMap::new(),
-            gone,
+            gone: Known::new(known),
+            looked_before: Vec::new(),
+            others: Vec::new(),
+            left: HashSet::new(),
             ready: VecDeque::new(),
             open: BTreeSet::new(),
             now: Duration::ZERO,
@@ -177,6 +185,18 @@ impl<D: Disk> Machine<D> {
             originals: HashMap::new(),
             copying: HashMap::new(),
         }
+    }
+
+    /// Patterns by which files were looked for in earlier runs: what they lead to now and is not known came later.
+    pub fn looked_before(mut self, patterns: Vec<glob::Pattern>) -> Machine<D> {
+        self.looked_before = patterns;
+        self
+    }
+
+    /// Other inputs that read what they lead to, though this one's patterns lead there too.
+    pub fn left_to(mut self, others: Vec<Other>) -> Machine<D> {
+        self.others = others;
+        self
     }
 
     /// The folders that the patterns lead through.
@@ -259,7 +279,7 @@ impl<D: Disk> Machine<D> {
     /// Looks whether there is something to do about a file.
     pub(super) fn look(&mut self, number: FileNumber) {
         let Some(file) = self.files.get(&number) else { return };
-        let named = self.disk.stat(&file.path).ok().filter(|stat| inode_of(stat) == file.inode());
+        let named = self.disk.stat(&file.path).ok().filter(|stat| stat.inode() == file.inode());
         if named.is_none() && file.named {
             // somebody else has its name now, or nobody; the scan finds out, and looks again
             self.stale = true;
@@ -349,7 +369,7 @@ impl<D: Disk> Machine<D> {
             let path = file.path.display();
             tracing::warn!(%path, bytes = file.half, "a file ended in a half line, which is left out");
         }
-        self.gone.insert(Place { position: file.position(), born: file.born, file: Some(number), since: self.now });
+        self.gone.insert(Place { position: file.position(), file: Some(number), since: self.now });
         take(Told::Ended { file: number })
     }
 
@@ -401,13 +421,6 @@ impl<F> Tracked<F> {
     }
 
     pub fn position(&self) -> Position {
-        Position { path: self.path.clone(), identity: self.identity, mark: self.mark }
-    }
-}
-
-impl Stat {
-    /// Whether the bytes may be others than those that were there at `self`.
-    pub fn changed(&self, now: &Stat) -> bool {
-        (self.bytes, self.written, self.touched, self.born) != (now.bytes, now.written, now.touched, now.born)
+        Position { number: 0, path: self.path.clone(), identity: self.identity, mark: self.mark }
     }
 }

@@ -13,9 +13,7 @@
 
 mod adopt;
 pub mod disk;
-mod gone;
 pub mod machine;
-mod packed;
 pub mod pattern;
 mod scan;
 mod turn;
@@ -27,15 +25,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::identity::{FileKey, Identity, Mark, Position};
+use super::known::Place;
 use super::{Draft, Intake, file};
 use crate::ack::Shared;
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::pool::Buffer;
 use disk::Real;
-use gone::Inode;
 use machine::{FileNumber, Machine, Rules, Told};
-use pattern::Paths;
+use pattern::{Other, Paths};
 use watch::Watch;
 
 /// What is said of following beside the paths.
@@ -57,10 +55,17 @@ const WATCH: Duration = Duration::from_millis(200);
 /// Follows files until the program goes down.
 pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Result<()> {
     let rules = config.rules(files)?;
-    let known = intake.known.positions().to_vec();
+    let known = intake.before.positions.clone();
+    let looked = intake.before.looked.iter().map(|pattern| glob::Pattern::new(pattern));
     let mut watch = Watch::new();
     let mut lanes = Lanes::new(&known, intake.input);
-    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known);
+    let earlier = |earlier: &file::Earlier| {
+        let (patterns, exclude) = (pattern::from_root(&earlier.paths)?, pattern::excluding(&earlier.exclude)?);
+        anyhow::Ok(Other { input: earlier.input, patterns, exclude })
+    };
+    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known)
+        .looked_before(looked.collect::<Result<_, _>>()?)
+        .left_to(files.earlier.iter().map(earlier).collect::<Result<_, _>>()?);
     let began = Instant::now();
     let mut hints = Vec::new();
     while intake.is_running() {
@@ -80,18 +85,11 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
 
 impl Config {
     fn rules(&self, files: &file::Config) -> anyhow::Result<Rules> {
-        let absolute = |pattern: &String| {
-            let full = std::path::absolute(pattern)?;
-            anyhow::Ok(full.to_string_lossy().into_owned())
-        };
-        let paths: Vec<String> = files.paths.iter().map(absolute).collect::<Result<_, _>>()?;
-        // a name alone is left out wherever it is
-        let exclude = |pattern: &String| if pattern.contains('/') { absolute(pattern) } else { Ok(pattern.clone()) };
-        let exclude: Vec<String> = files.exclude.iter().map(exclude).collect::<Result<_, _>>()?;
+        let patterns = pattern::from_root(&files.paths)?;
         Ok(Rules {
-            paths: paths.iter().map(|pattern| Paths::parse(pattern)).collect::<Result<_, _>>()?,
-            patterns: paths.iter().map(|pattern| glob::Pattern::new(pattern)).collect::<Result<_, _>>()?,
-            exclude: exclude.iter().map(|pattern| glob::Pattern::new(pattern)).collect::<Result<_, _>>()?,
+            paths: patterns.iter().map(|pattern| Paths::parse(pattern.as_str())).collect::<Result<_, _>>()?,
+            patterns,
+            exclude: pattern::excluding(&files.exclude)?,
             from_end: self.from_end,
             poll_interval: self.poll_interval,
             open_files_max: self.open_files_max,
@@ -101,15 +99,10 @@ impl Config {
     }
 }
 
-/// Blocks in the order in which they must be settled: those of a file, and of the file that it stands on.
-struct Lane {
-    partition: u32,
-    /// Of the next block.
-    number: u64,
-}
-
 struct Followed {
-    lane: usize,
+    /// Where its blocks are settled: those of one partition in the order in which they come. It is that of the file
+    /// whose place it stands on, if that has something open.
+    partition: u32,
     key: Arc<FileKey>,
     source: Arc<Source>,
     /// Up to where it was handed over.
@@ -120,12 +113,11 @@ struct Followed {
 pub struct Lanes {
     /// Which of the pipeline's inputs it is.
     input: usize,
-    lanes: Vec<Lane>,
     files: HashMap<FileNumber, Followed>,
-    /// The last file that had an inode.
-    by_inode: HashMap<Inode, FileNumber>,
-    /// Saved places of files not met yet.
-    saved: HashMap<Inode, Position>,
+    /// The highest number that was saved.
+    saved: u64,
+    /// Places of files that were there at the first look, as long as that lasts.
+    met: Option<Vec<Position>>,
 }
 
 /// Takes a block that is ready. Says whether it goes on.
@@ -134,40 +126,53 @@ type Submit<'a> = dyn FnMut(Draft) -> bool + 'a;
 impl Lanes {
     /// With the places that were saved.
     pub fn new(known: &[Position], input: usize) -> Lanes {
-        let inode = |known: &Position| (known.identity.device, known.identity.inode);
-        let saved = known.iter().map(|known| (inode(known), known.clone())).collect();
-        Lanes { input, lanes: Vec::new(), files: HashMap::new(), by_inode: HashMap::new(), saved }
+        let saved = known.iter().map(|known| known.number).max().unwrap_or(0);
+        Lanes { input, files: HashMap::new(), saved, met: Some(Vec::new()) }
+    }
+
+    /// How many files it knows, those that ended included.
+    pub fn files(&self) -> usize {
+        self.files.len()
     }
 
     pub fn hear(&mut self, told: Told<'_>, shared: &Shared, submit: &mut Submit<'_>) -> bool {
         match told {
-            Told::Began { file, position, was, after } => {
-                self.keep_place_of_inode(file, position, was, shared, submit)
-                    && self.begin(file, position, was, after, shared, submit)
+            Told::Began { file, position, was, after } => self.begin(file, position, was, after, shared, submit),
+            Told::Looked { patterns } => {
+                let patterns = patterns.iter().map(|pattern| pattern.as_str().to_string());
+                shared.lock().1.note_look(patterns, self.met.take().unwrap_or_default());
+                true
             }
             Told::Moved { file, path } => {
                 let Some(followed) = self.files.get_mut(&file) else { return true };
                 let FileKey { identity, number, .. } = *followed.key;
                 followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity, number });
                 followed.source = Arc::new(source(path, &identity, &followed.source.head));
-                self.claim(file, submit)
+                self.claim(file, shared, submit)
             }
             Told::Lines { file, block, head, identity, mark } => {
                 let Some(followed) = self.files.get_mut(&file) else { return true };
-                if identity != followed.key.identity {
+                if *identity != followed.key.identity {
                     let FileKey { path, number, .. } = &*followed.key;
-                    followed.key = Arc::new(FileKey { path: path.clone(), identity, number: *number });
+                    followed.key = Arc::new(FileKey { path: path.clone(), identity: *identity, number: *number });
                 }
                 if head.len() > followed.source.head.len() {
-                    followed.source = Arc::new(source(&followed.key.path, &identity, head));
+                    followed.source = Arc::new(source(&followed.key.path, identity, head));
                 }
-                followed.mark = mark;
-                self.submit(file, block, submit)
+                followed.mark = *mark;
+                self.submit(file, block, shared, submit)
             }
             // it may turn up again, by another name or compressed
-            Told::Ended { .. } => true,
-            Told::Forgotten { file, .. } => {
-                file.map(|file| self.files.remove(&file));
+            Told::Ended { file } => {
+                if let Some(followed) = self.files.get(&file) {
+                    shared.lock().1.release(followed.partition);
+                }
+                true
+            }
+            // a saved place may be that of a file of another input
+            Told::Forgotten { place } => {
+                let followed = place.file.and_then(|file| self.files.remove(&file));
+                followed.into_iter().for_each(|followed| shared.lock().1.forget(followed.key.number));
                 true
             }
         }
@@ -177,80 +182,109 @@ impl Lanes {
         &mut self,
         file: FileNumber,
         position: &Position,
-        was: Option<&Position>,
+        was: Option<&Place>,
         after: Option<FileNumber>,
         shared: &Shared,
         submit: &mut Submit<'_>,
     ) -> bool {
-        let number = shared.lock().1.number_file();
-        let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.lane);
-        let lane = lane.unwrap_or_else(|| {
-            let partition = shared.lock().1.partition(position.mark.offset);
-            self.lanes.push(Lane { partition, number: 0 });
-            self.lanes.len() - 1
-        });
+        let (partition, number) = {
+            let ledger = &mut shared.lock().1;
+            let lane = after.and_then(|after| self.files.get(&after)).map(|before| before.partition);
+            let lane = lane.filter(|lane| ledger.share(*lane));
+            let partition = lane.unwrap_or_else(|| ledger.partition(position.mark.offset));
+            // what it goes on from is no more
+            let went = was.and_then(|was| was.file).and_then(|went| self.files.remove(&went));
+            let saved = was.map(|was| was.position.number);
+            let number = went.map_or_else(|| ledger.number_file(saved, self.saved), |went| went.key.number);
+            (partition, number)
+        };
         let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity, number });
         let source = Arc::new(source(&position.path, &position.identity, &[]));
-        self.files.insert(file, Followed { lane, key, source, mark: position.mark });
-        // a place that no line leads to: behind what is left out, or under another name than it was saved with
-        let is_saved = was.map_or(position.mark.offset == 0, |was| was == position);
-        is_saved || self.claim(file, submit)
-    }
-
-    /// Places are saved by inode, and a file that begins with one that was used before would take the place of the
-    /// file that had it, which may turn up again, compressed: that one is saved apart.
-    fn keep_place_of_inode(
-        &mut self,
-        file: FileNumber,
-        position: &Position,
-        was: Option<&Position>,
-        shared: &Shared,
-        submit: &mut Submit<'_>,
-    ) -> bool {
-        let inode = (position.identity.device, position.identity.inode);
-        if let Some(saved) = self.saved.remove(&inode)
-            && Some(&saved) != was
-            && let Some(identity) = apart(&saved.identity)
-        {
-            shared.lock().1.note(Position { identity, ..saved });
+        self.files.insert(file, Followed { partition, key: key.clone(), source, mark: position.mark });
+        match was {
+            Some(was) if was.position.is_same(position) && (was.file.is_some() || was.position.number == number) => {
+                true
+            }
+            None if position.mark.offset == 0 => true,
+            // behind what is left out, which stands on nothing
+            None if after.is_none()
+                && let Some(met) = &mut self.met =>
+            {
+                met.push(key.at(position.mark));
+                true
+            }
+            // under another name than it was saved with, or behind what was read of another
+            _ => self.claim(file, shared, submit),
         }
-        let Some(before) = self.by_inode.insert(inode, file) else { return true };
-        let Some(followed) = self.files.get_mut(&before) else { return true };
-        let Some(identity) = apart(&followed.key.identity) else { return true };
-        let FileKey { path, number, .. } = &*followed.key;
-        followed.key = Arc::new(FileKey { path: path.clone(), identity, number: *number });
-        self.claim(before, submit)
     }
 
     /// Has a file's place saved once all before it is settled, without a line: by a block with nothing in it.
-    fn claim(&mut self, file: FileNumber, submit: &mut Submit<'_>) -> bool {
+    fn claim(&self, file: FileNumber, shared: &Shared, submit: &mut Submit<'_>) -> bool {
         let offset = self.files.get(&file).map_or(0, |followed| followed.mark.offset);
         let block = Block { bytes: Buffer::default(), offset, too_long: None, mark: None, records: None };
-        self.submit(file, block, submit)
+        self.submit(file, block, shared, submit)
     }
 
-    fn submit(&mut self, file: FileNumber, mut block: Block, submit: &mut Submit<'_>) -> bool {
+    fn submit(&self, file: FileNumber, mut block: Block, shared: &Shared, submit: &mut Submit<'_>) -> bool {
         let Some(followed) = self.files.get(&file) else { return true };
-        let lane = &mut self.lanes[followed.lane];
-        let number = lane.number;
-        lane.number += 1;
+        let partition = followed.partition;
+        let number = shared.lock().1.number_batch(partition);
         block.mark = Some(followed.mark);
         let (source, file) = (followed.source.clone(), Some(followed.key.clone()));
         // what nobody takes is read again
-        submit(Draft { partition: lane.partition, number, block, input: self.input, source, file, keep: None })
+        submit(Draft { partition, number, block, input: self.input, source, file, keep: None })
     }
-}
-
-/// A file without its inode, which another has now: known by its head alone.
-fn apart(identity: &Identity) -> Option<Identity> {
-    let mut number = [0; 8];
-    number.copy_from_slice(&identity.head.hash[..8]);
-    // no file has device 0; half of the range will do
-    let inode = u64::from_be_bytes(number) >> 1;
-    (identity.head.bytes > 0).then_some(Identity { device: 0, inode, head: identity.head })
 }
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
     let inode = Some((identity.device, identity.inode));
     Source { name: path.to_string_lossy().into(), head: head.into(), inode, again: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::identity::Print;
+
+    fn position(path: &str, text: &str) -> Position {
+        let (head, tail) = (Print::head(text.as_bytes()), Print::tail(text.as_bytes()));
+        let identity = Identity { device: 1, inode: 7, born: None, head };
+        Position { number: 0, path: path.into(), identity, mark: Mark { offset: text.len() as u64, tail } }
+    }
+
+    /// A file was read, and not settled yet, when it goes and another gets its inode, which is settled before.
+    #[test]
+    fn files_that_had_one_inode_keep_a_place_each() {
+        let shared = Shared::default();
+        let mut lanes = Lanes::new(&[Position { number: 4, ..position("/old", "old") }], 0);
+        let mut drafts = Vec::new();
+        let texts = ["one\n", "another\n"];
+        for (file, text) in texts.into_iter().enumerate() {
+            let file = file as FileNumber;
+            let Position { identity, mark, .. } = position("", text);
+            let mut hear = |told: Told<'_>| {
+                lanes.hear(told, &shared, &mut |draft| {
+                    drafts.push(draft);
+                    true
+                })
+            };
+            let began = position("/a", "");
+            assert!(hear(Told::Began { file, position: &began, was: None, after: None }));
+            let block =
+                Block { bytes: text.as_bytes().to_vec().into(), offset: 0, too_long: None, mark: None, records: None };
+            assert!(hear(Told::Lines { file, block, head: text.as_bytes(), identity: &identity, mark: &mark }));
+            assert!(hear(Told::Ended { file }));
+        }
+        let ledger = &mut shared.lock().1;
+        for draft in &drafts {
+            ledger.open(draft.partition, draft.number, 0..draft.block.bytes.len() as u64);
+        }
+        let mut saved = Vec::new();
+        for draft in drafts.into_iter().rev() {
+            ledger.settle(draft.partition, draft.number, draft.file.zip(draft.block.mark));
+            saved.extend(ledger.take_moved().positions);
+        }
+        let want = [(6, texts[1]), (5, texts[0])].map(|(number, text)| Position { number, ..position("/a", text) });
+        assert_eq!((saved, ledger.partitions()), (want.to_vec(), 0));
+    }
 }

@@ -38,6 +38,44 @@ impl Paths {
     }
 }
 
+/// Patterns of paths from the root on, which are the same wherever the program is started.
+pub fn from_root(patterns: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
+    let full = |pattern: &String| {
+        let full = std::path::absolute(pattern)?;
+        Ok(glob::Pattern::new(&full.to_string_lossy())?)
+    };
+    patterns.iter().map(full).collect()
+}
+
+/// The same of patterns that leave out; a name alone is left out wherever it is.
+pub fn excluding(patterns: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
+    let (names, paths): (Vec<String>, Vec<String>) = patterns.iter().cloned().partition(|it| !it.contains('/'));
+    let names = names.iter().map(|name| glob::Pattern::new(name));
+    let mut all = names.collect::<Result<Vec<_>, _>>()?;
+    all.extend(from_root(&paths)?);
+    Ok(all)
+}
+
+/// Whether one of the patterns leads to a path.
+pub fn leads_to(patterns: &[glob::Pattern], path: &Path) -> bool {
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    patterns.iter().any(|pattern| pattern.matches_path_with(path, options))
+}
+
+/// What another input reads.
+#[derive(Clone, Debug)]
+pub struct Other {
+    pub input: usize,
+    pub patterns: Vec<glob::Pattern>,
+    pub exclude: Vec<glob::Pattern>,
+}
+
+impl Other {
+    pub fn reads(&self, path: &Path) -> bool {
+        leads_to(&self.patterns, path) && !leaves_out(&self.exclude, path)
+    }
+}
+
 /// Whether a pattern leaves the path out; one without a slash is for the file's name alone.
 pub fn leaves_out(exclude: &[glob::Pattern], path: &Path) -> bool {
     exclude.iter().any(|pattern| {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::disk::{Disk, Kind, Stat};
-use super::gone::{self, Inode, inode_of};
+use super::disk::{Disk, Inode, Kind, Stat};
 use super::machine::{FileNumber, Machine, Take, Told};
-use super::pattern::{Folders, leaves_out};
+use super::pattern::{Folders, leads_to, leaves_out};
 use crate::input::identity::Position;
+use crate::input::known;
 
 impl<D: Disk> Machine<D> {
     /// Looks for files by the patterns.
@@ -21,6 +21,12 @@ impl<D: Disk> Machine<D> {
         let mut new = Vec::new();
         for (inode, (path, stat)) in found {
             match self.by_inode.get(&inode).copied() {
+                Some(number) if self.is_used_again(number, &stat) => {
+                    if !self.lose(number, take) {
+                        return false;
+                    }
+                    new.push((path, stat));
+                }
                 Some(number) => {
                     if !self.meet(number, path, take) {
                         return false;
@@ -37,19 +43,44 @@ impl<D: Disk> Machine<D> {
             self.trouble(&folder, &error);
         }
         self.folders = std::mem::take(&mut folders.passed).into_iter().collect();
-        new.sort_by(|a, b| a.0.cmp(&b.0));
-        self.note_originals(!new.is_empty());
-        self.copying.retain(|path, _| new.iter().any(|(new, _)| new == path));
-        for (path, stat) in new {
-            if !self.adopt(path, &stat, first, None, take) {
-                return false;
-            }
+        if !self.meet_new(new, first, take) || first && !self.look_for_renamed(&mut folders, take) {
+            return false;
         }
-        if first && !self.look_for_renamed(&mut folders, take) {
+        if first && !take(Told::Looked { patterns: &self.rules.patterns }) {
             return false;
         }
         let forgotten = self.gone.forget(self.now);
-        forgotten.iter().all(|place| take(Told::Forgotten { file: place.file, position: &place.position }))
+        forgotten.iter().all(|place| take(Told::Forgotten { place }))
+    }
+
+    /// Whether another file has the inode now.
+    fn is_used_again(&self, number: FileNumber, stat: &Stat) -> bool {
+        let made = self.files.get(&number).and_then(|file| file.identity.born);
+        made.zip(stat.born).is_some_and(|(was, is)| was != is)
+    }
+
+    /// Begins to follow files that were not.
+    fn meet_new(&mut self, new: Vec<(PathBuf, Stat)>, first: bool, take: &mut Take<'_>) -> bool {
+        self.copying.retain(|path, _| new.iter().any(|(new, _)| new == path));
+        // those that are where they were first, so that nobody else is taken for them
+        let (mut known, mut other): (Vec<_>, Vec<_>) =
+            new.into_iter().partition(|(_, stat)| self.gone.has_inode(stat.device, stat.inode));
+        for new in [&mut known, &mut other] {
+            new.sort_by(|a, b| a.0.cmp(&b.0));
+            self.note_originals(!new.is_empty());
+            for (path, stat) in std::mem::take(new) {
+                let from_end = first && self.rules.from_end && !self.was_looked_for(&path);
+                if !self.adopt(path, &stat, from_end, None, take) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether an earlier run looked for files by a pattern that leads to this path.
+    fn was_looked_for(&self, path: &Path) -> bool {
+        leads_to(&self.looked_before, path)
     }
 
     /// The files that the patterns lead to, each by one of its names: the one it had, or the first.
@@ -62,12 +93,12 @@ impl<D: Disk> Machine<D> {
         paths.dedup();
         let mut found: BTreeMap<Inode, (PathBuf, Stat)> = BTreeMap::new();
         for path in paths {
-            if leaves_out(&self.rules.exclude, &path) {
+            if leaves_out(&self.rules.exclude, &path) || self.is_left(&path) {
                 continue;
             }
             match self.disk.stat(&path) {
                 Ok(stat) if stat.kind == Kind::File => {
-                    let inode = inode_of(&stat);
+                    let inode = stat.inode();
                     let had = self.by_inode.get(&inode).and_then(|number| self.files.get(number));
                     if !found.contains_key(&inode) || had.is_some_and(|file| file.path == path) {
                         found.insert(inode, (path, stat));
@@ -79,6 +110,16 @@ impl<D: Disk> Machine<D> {
             }
         }
         found
+    }
+
+    /// Whether another input reads this path. At the start that is refused; it came later.
+    fn is_left(&mut self, path: &Path) -> bool {
+        let Some(other) = self.others.iter().find(|other| other.reads(path)) else { return false };
+        if self.left.insert(path.to_path_buf()) {
+            let why = "two inputs lead to a file: the first reads it, and the next start is refused";
+            tracing::error!(path = %path.display(), first = other.input, "{why}");
+        }
+        true
     }
 
     /// A file is still there, perhaps by another name.
@@ -112,8 +153,8 @@ impl<D: Disk> Machine<D> {
             let there = inodes.get(&file.identity.inode);
             let there = there.and_then(|path| self.disk.stat(path).ok().map(|stat| (path.clone(), stat)));
             let is_it = |path: &Path, stat: &Stat| {
-                let same = file.born.is_some() && stat.born == file.born;
-                inode_of(stat) == file.inode() && (file.is_open() || same || self.is_proved(path, &file.position()))
+                let same = stat.born.is_some() && stat.born == file.identity.born;
+                stat.inode() == file.inode() && (file.is_open() || same || self.is_proved(path, &file.position()))
             };
             match there.filter(|(path, stat)| is_it(path, stat)) {
                 Some((path, stat)) => {
@@ -146,8 +187,9 @@ impl<D: Disk> Machine<D> {
             let inodes = names.entry(folder).or_insert_with_key(|folder| files_by_inode(&self.disk, folders, folder));
             let Some(path) = inodes.get(&known.identity.inode) else { continue };
             let Ok(stat) = self.disk.stat(path) else { continue };
-            let is_it = inode_of(&stat) == (known.identity.device, known.identity.inode)
-                && !self.by_inode.contains_key(&inode_of(&stat))
+            // of those that had the inode one is it
+            let is_it = stat.inode() == (known.identity.device, known.identity.inode)
+                && !self.by_inode.contains_key(&stat.inode())
                 && self.is_proved(path, &known);
             if is_it && !self.adopt(path.clone(), &stat, false, None, take) {
                 return false;
@@ -158,9 +200,9 @@ impl<D: Disk> Machine<D> {
 
     /// Whether the bytes at a path show that it is a known file; its inode alone proves nothing, since it may have
     /// been used again.
-    fn is_proved(&self, path: &Path, known: &Position) -> bool {
-        known.identity.head.bytes > 0
-            && self.disk.open(path).is_ok_and(|file| gone::fits(&file, known).unwrap_or(false))
+    fn is_proved(&self, path: &Path, position: &Position) -> bool {
+        position.identity.head.bytes > 0
+            && self.disk.open(path).is_ok_and(|file| known::fits(&file, position).unwrap_or(false))
     }
 }
 

@@ -1,16 +1,15 @@
 //! One turn of reading a file: a block's worth of it, checked after it was read to be of the same file still.
 
-use std::collections::HashMap;
 use std::io;
 
 use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
-use super::gone::{inode_of, is_other, may_be_packed};
 use super::machine::{FileNumber, Form, Machine, Open, Take, Told, Tracked};
-use super::packed::{Compression, Text};
 use crate::codec::Block;
 use crate::input::Limits;
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
+use crate::input::known::{self, Seen};
 use crate::input::lines::Cutter;
+use crate::input::packed::{Compression, Text};
 use crate::pool::Pool;
 
 /// What came of reading.
@@ -30,7 +29,7 @@ enum Got {
 }
 
 /// A known place, and whose it is.
-type Known = (Position, Origin);
+type Fitting = (Position, Origin);
 
 #[derive(Clone, Copy, Debug)]
 enum Origin {
@@ -117,7 +116,7 @@ impl<D: Disk> Machine<D> {
         let opened = || -> io::Result<Option<(Stat, Text)>> {
             let open = self.disk.open(&path)?;
             let stat = open.stat()?;
-            if inode_of(&stat) != inode {
+            if stat.inode() != inode {
                 return Err(io::ErrorKind::NotFound.into());
             }
             Ok(Text::open(open)?.map(|text| (stat, text)))
@@ -136,18 +135,23 @@ impl<D: Disk> Machine<D> {
                 return true;
             }
         };
-        let began = file.began;
-        let Some((text, known)) = self.place_in(number, &stat, text) else { return true };
+        let (began, from_end) = (file.began, file.from_end);
+        let Some((mut text, known)) = self.place_in(number, &stat, text) else { return true };
+        if from_end && known.is_none() {
+            // what is damaged is not new either
+            let _ = text.skip_to(u64::MAX);
+        }
         let (was, after) = match &known {
-            Some((_, Origin::Gone(place))) => {
-                self.gone.remove(*place).map_or((None, None), |place| (Some(place.position), place.file))
-            }
+            Some((_, Origin::Gone(place))) => self.gone.remove(*place).map_or((None, None), |place| {
+                let after = place.file;
+                (Some(place), after)
+            }),
             Some((_, Origin::Other(other))) => (None, Some(*other)),
             _ => (None, None),
         };
         let is_own = matches!(known, Some((_, Origin::Own)));
         let head = text.beginning[..usize::try_from(text.offset).unwrap_or(HEAD).min(text.beginning.len())].to_vec();
-        let identity = Identity { device: inode.0, inode: inode.1, head: Print::head(&head) };
+        let identity = Identity { device: inode.0, inode: inode.1, born: stat.born, head: Print::head(&head) };
         let mark = Mark { offset: text.offset, tail: text.tail.print() };
         let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
         let form = Form::Packed(Box::new((text, cutter)), stat);
@@ -171,43 +175,24 @@ impl<D: Disk> Machine<D> {
 
     /// The text at the place from where on it is new: behind what was read of it, or of the file it was made of;
     /// and the known place that is. None if it cannot be read now.
-    fn place_in(&self, number: FileNumber, stat: &Stat, mut text: Text) -> Option<(Text, Option<Known>)> {
+    fn place_in(&self, number: FileNumber, stat: &Stat, text: Text) -> Option<(Text, Option<Fitting>)> {
         let file = self.files.get(&number)?;
-        let inode = file.inode();
-        // a digest for each length, not for each file
-        let mut heads: HashMap<u16, Print> = HashMap::new();
-        let mut begins = |head: &Print| {
-            let beginning = text.beginning.get(..usize::from(head.bytes));
-            beginning
-                .is_some_and(|beginning| *heads.entry(head.bytes).or_insert_with(|| Print::head(beginning)) == *head)
-        };
-        let mut known: Vec<Known> = Vec::new();
+        let beginning = text.beginning.clone();
+        let seen = Seen { path: &file.path, stat, beginning: &beginning, is_packed: true };
+        let mut known: Vec<Fitting> = Vec::new();
         if file.began {
             known.push((file.position(), Origin::Own));
         }
-        let gone = self.gone.of_inode(stat).into_iter().chain(self.gone.of_head(&text.beginning));
-        known.extend(gone.filter_map(|place| self.gone.get(place).map(|known| (known.clone(), Origin::Gone(place)))));
+        let gone = self.gone.candidates(&seen).into_iter();
+        known.extend(gone.filter_map(|(place, _)| Some((self.gone.get(place)?.clone(), Origin::Gone(place)))));
         let others = self.files.iter().filter(|(other, file)| **other != number && file.began);
-        known.extend(
-            others
-                .filter(|(_, file)| begins(&file.identity.head))
-                .map(|(other, file)| (file.position(), Origin::Other(*other))),
-        );
-        known.retain(|(position, _)| {
-            begins(&position.identity.head)
-                && (may_be_packed(position) || (position.identity.device, position.identity.inode) == inode)
-        });
-        known.sort_by_key(|(position, _)| position.mark.offset);
-        let positions: Vec<Position> = known.iter().map(|(position, _)| position.clone()).collect();
-        let found = text.fitting(&positions).and_then(|place| known.into_iter().nth(place));
-        let offset = found.as_ref().map_or(0, |(position, _)| position.mark.offset);
-        if text.offset != offset {
-            let open =
-                self.disk.open(&file.path).ok().filter(|open| open.stat().is_ok_and(|s| inode_of(&s) == inode))?;
-            text = Text::open(open).ok()??;
-            text.skip_to(offset).ok()?;
-        }
-        Some((text, found))
+        let others = others.map(|(other, file)| (file.position(), Origin::Other(*other)));
+        known.extend(others.filter(|(position, _)| seen.row(position).is_some()));
+        let again = || {
+            let open = self.disk.open(&file.path)?;
+            if open.stat()?.inode() == stat.inode() { Text::open(open) } else { Ok(None) }
+        };
+        known::find_packed(text, known, again).ok().flatten()
     }
 
     fn turn_packed(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
@@ -216,7 +201,7 @@ impl<D: Disk> Machine<D> {
         let Form::Packed(packed, stat) = &mut file.form else { return true };
         let (stat, (text, cutter)) = (*stat, packed.as_mut());
         let room = batch_bytes.saturating_sub(cutter.buffer.len()).max(4096);
-        let read = text.read(room, &mut cutter.buffer);
+        let read = text.read_to(room, &mut cutter.buffer);
         let end = matches!(read, Ok(read) if read < room);
         // whole lines before a break are as good as any
         let broken = read.err();
@@ -226,7 +211,7 @@ impl<D: Disk> Machine<D> {
             let head = &beginning[..usize::try_from(mark.offset).unwrap_or(HEAD).min(beginning.len())];
             file.identity.head = Print::head(head);
             file.mark = mark;
-            if !take(Told::Lines { file: number, block, head, identity: file.identity, mark }) {
+            if !take(Told::Lines { file: number, block, head, identity: &file.identity, mark: &mark }) {
                 return false;
             }
         }
@@ -262,7 +247,7 @@ fn hand_over<F>(number: FileNumber, file: &mut Tracked<F>, block: Block, tail: T
     }
     open.tail = tail;
     file.mark = Mark { offset: end_of(&block), tail: tail.print() };
-    take(Told::Lines { file: number, block, head: &open.head, identity: file.identity, mark: file.mark })
+    take(Told::Lines { file: number, block, head: &open.head, identity: &file.identity, mark: &file.mark })
 }
 
 /// Reads a block's worth from the mark on, with `flush` the half line at the end too, and looks whether what was
@@ -274,10 +259,10 @@ fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: Limits, pool: &P
         None => {
             let opened = disk.open(&file.path)?;
             let stat = opened.stat()?;
-            if inode_of(&stat) != (file.identity.device, file.identity.inode) {
+            if stat.inode() != (file.identity.device, file.identity.inode) {
                 return Ok(Got::Missing);
             }
-            if is_other(file.born, stat.born) {
+            if file.identity.born.zip(stat.born).is_some_and(|(was, is)| was != is) {
                 return Ok(Got::Replaced(stat));
             }
             match resume(opened, &file.identity, &file.mark)? {

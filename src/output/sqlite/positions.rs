@@ -1,7 +1,8 @@
 //! Saved positions in the database itself, so that they are there if and only if the rows are: the table
-//! `_onceline_positions`, a name that no index can have. Several pipelines may write into one database, so each row
-//! names its pipeline.
+//! `_onceline_positions`, a name that no index can have, and the patterns by which files were looked for in
+//! `_onceline_looked`. Several pipelines may write into one database, so each row names its pipeline.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -10,19 +11,27 @@ use anyhow::Context;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, params};
 
+use crate::ack::Moves;
 use crate::ack::positions::{Saved, VERSION, WAY_ON};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS _onceline_positions (version INTEGER NOT NULL, pipeline TEXT NOT NULL, \
-                      device INTEGER NOT NULL, inode INTEGER NOT NULL, path NOT NULL, \"offset\" INTEGER NOT NULL, \
-                      tail_bytes INTEGER NOT NULL, tail BLOB NOT NULL, head_bytes INTEGER NOT NULL, head BLOB NOT NULL, \
-                      moved INTEGER NOT NULL, PRIMARY KEY (pipeline, device, inode)) WITHOUT ROWID";
+/// That of the positions last: who finds it finds both.
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS _onceline_looked (pipeline TEXT NOT NULL, pattern TEXT NOT NULL, \
+                      PRIMARY KEY (pipeline, pattern)) WITHOUT ROWID; \
+                      CREATE TABLE IF NOT EXISTS _onceline_positions (version INTEGER NOT NULL, pipeline TEXT NOT NULL, \
+                      number INTEGER NOT NULL, path NOT NULL, device INTEGER NOT NULL, inode INTEGER NOT NULL, \
+                      born_secs INTEGER, born_nanos INTEGER, head_bytes INTEGER NOT NULL, head BLOB NOT NULL, \
+                      \"offset\" INTEGER NOT NULL, tail_bytes INTEGER NOT NULL, tail BLOB NOT NULL, \
+                      moved INTEGER NOT NULL, PRIMARY KEY (pipeline, number)) WITHOUT ROWID";
 
-const SAVE: &str = "INSERT OR REPLACE INTO _onceline_positions (version, pipeline, device, inode, path, \"offset\", \
-                    tail_bytes, tail, head_bytes, head, moved) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const SAVE: &str = "INSERT OR REPLACE INTO _onceline_positions (version, pipeline, number, path, device, inode, \
+                    born_secs, born_nanos, head_bytes, head, \"offset\", tail_bytes, tail, moved) \
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
-const LOAD: &str = "SELECT version, device, inode, path, \"offset\", tail_bytes, tail, head_bytes, head, moved \
-                    FROM _onceline_positions WHERE pipeline = ?1 ORDER BY device, inode";
+const LOAD: &str = "SELECT version, number, path, device, inode, born_secs, born_nanos, head_bytes, head, \"offset\", \
+                    tail_bytes, tail, moved FROM _onceline_positions WHERE pipeline = ?1 ORDER BY number";
+
+const LOOKED: &str = "INSERT OR IGNORE INTO _onceline_looked (pipeline, pattern) VALUES (?1, ?2)";
 
 /// Opens a database to look at its positions; none if there is no such file.
 pub fn open(path: &Path) -> anyhow::Result<Option<Connection>> {
@@ -39,31 +48,38 @@ pub fn create(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(CREATE)
 }
 
-/// Saves positions, in the transaction that is open.
-pub fn save(connection: &Connection, pipeline: &str, moved: &[Position], now_secs: i64) -> rusqlite::Result<()> {
-    if moved.is_empty() {
+/// Saves what moved, in the transaction that is open.
+pub fn save(connection: &Connection, pipeline: &str, moves: &Moves, now_secs: i64) -> rusqlite::Result<()> {
+    forget(connection, pipeline, &moves.forgotten)?;
+    for pattern in &moves.looked {
+        connection.prepare_cached(LOOKED)?.execute([pipeline, pattern])?;
+    }
+    if moves.positions.is_empty() {
         return Ok(());
     }
     let mut statement = connection.prepare_cached(SAVE)?;
-    for Position { path, identity, mark } in moved {
+    for Position { number, path, identity, mark } in &moves.positions {
         let path = match path.to_str() {
             Some(text) => Value::Text(text.to_string()),
             None => Value::Blob(path.as_os_str().as_bytes().to_vec()),
         };
         // SQLite's integers have a sign, and give all 64 bits back
         let (device, inode, offset) = (identity.device as i64, identity.inode as i64, mark.offset as i64);
-        let (tail, head) = (mark.tail, identity.head);
+        let (tail, head, born) = (mark.tail, identity.head, identity.born.unzip());
         statement.execute(params![
             VERSION as i64,
             pipeline,
+            *number as i64,
+            path,
             device,
             inode,
-            path,
+            born.0,
+            born.1,
+            head.bytes,
+            head.hash,
             offset,
             tail.bytes,
             tail.hash,
-            head.bytes,
-            head.hash,
             now_secs
         ])?;
     }
@@ -88,6 +104,22 @@ pub fn load(connection: &Connection, pipeline: &str, shown: &Path) -> anyhow::Re
     Ok(all)
 }
 
+/// As [`load`], with the patterns by which files were looked for.
+pub fn load_all(
+    connection: &Connection,
+    pipeline: &str,
+    shown: &Path,
+) -> anyhow::Result<(Vec<Saved>, BTreeSet<String>)> {
+    let saved = load(connection, pipeline, shown)?;
+    let mut looked = BTreeSet::new();
+    if has_table(connection)? {
+        let mut statement = connection.prepare("SELECT pattern FROM _onceline_looked WHERE pipeline = ?1")?;
+        let patterns = statement.query_map([pipeline], |row| row.get(0))?;
+        looked = patterns.collect::<Result<_, _>>()?;
+    }
+    Ok((saved, looked))
+}
+
 /// Whether positions were ever saved.
 pub fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
     let text = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '_onceline_positions'";
@@ -98,7 +130,7 @@ fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
     let version: i64 = row.get(0)?;
     anyhow::ensure!(version == VERSION as i64, "they are of version {version}, this program knows {VERSION}");
     let unsigned = |at| row.get::<_, i64>(at).map(|number| number as u64);
-    let path = match row.get_ref(3)? {
+    let path = match row.get_ref(2)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => PathBuf::from(OsString::from_vec(bytes.to_vec())),
         other => anyhow::bail!("a path is {other:?}"),
     };
@@ -107,27 +139,38 @@ fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
         anyhow::ensure!(usize::from(print.bytes) <= bytes_max, "a print is of {} bytes", print.bytes);
         Ok(print)
     };
-    let mark = Mark { offset: unsigned(4)?, tail: print(5, 6, TAIL)? };
+    let born = row.get::<_, Option<i64>>(5)?.zip(row.get(6)?);
+    let identity = Identity { device: unsigned(3)?, inode: unsigned(4)?, born, head: print(7, 8, HEAD)? };
+    let mark = Mark { offset: unsigned(9)?, tail: print(10, 11, TAIL)? };
     anyhow::ensure!(u64::from(mark.tail.bytes) == mark.offset.min(TAIL as u64), "a tail does not fit its offset");
-    let identity = Identity { device: unsigned(1)?, inode: unsigned(2)?, head: print(7, 8, HEAD)? };
-    Ok(Saved { position: Position { path, identity, mark }, moved_secs: row.get(9)? })
+    let number = unsigned(1)?;
+    anyhow::ensure!(number > 0, "a number is 0");
+    Ok(Saved { position: Position { number, path, identity, mark }, moved_secs: row.get(12)? })
 }
 
-/// Forgets all positions of a pipeline, whatever they look like.
-pub fn forget_all(connection: &Connection, pipeline: &str) -> anyhow::Result<()> {
+/// Forgets all positions of a pipeline, whatever they look like. That files were looked for stays known, by `patterns`
+/// at least: all of them are read from the beginning.
+pub fn forget_all(connection: &Connection, pipeline: &str, patterns: &[String]) -> anyhow::Result<()> {
     if has_table(connection)? {
         connection.execute("DELETE FROM _onceline_positions WHERE pipeline = ?1", [pipeline])?;
+        let left: i64 = connection.query_row("SELECT count(*) FROM _onceline_positions", [], |row| row.get(0))?;
+        if left == 0 {
+            // it may be of another version
+            connection.execute("DROP TABLE _onceline_positions", [])?;
+        }
+    }
+    create(connection)?;
+    for pattern in patterns {
+        connection.execute(LOOKED, [pipeline, pattern])?;
     }
     Ok(())
 }
 
-/// Forgets some.
-pub fn forget(connection: &Connection, pipeline: &str, gone: &[Position]) -> rusqlite::Result<()> {
-    for Position { identity, .. } in gone {
-        connection.execute(
-            "DELETE FROM _onceline_positions WHERE pipeline = ?1 AND device = ?2 AND inode = ?3",
-            params![pipeline, identity.device as i64, identity.inode as i64],
-        )?;
+/// Forgets some, by their numbers.
+pub fn forget(connection: &Connection, pipeline: &str, numbers: &[u64]) -> rusqlite::Result<()> {
+    for number in numbers {
+        let text = "DELETE FROM _onceline_positions WHERE pipeline = ?1 AND number = ?2";
+        connection.prepare_cached(text)?.execute(params![pipeline, *number as i64])?;
     }
     Ok(())
 }
@@ -136,10 +179,16 @@ pub fn forget(connection: &Connection, pipeline: &str, gone: &[Position]) -> rus
 mod tests {
     use super::*;
 
-    fn position(path: &[u8], inode: u64, text: &[u8]) -> Position {
-        let identity = Identity { device: u64::MAX - 1, inode, head: Print::head(text) };
+    fn position(path: &[u8], number: u64, text: &[u8]) -> Position {
+        let born = number.is_multiple_of(2).then_some((-1, 5));
+        // two of one inode
+        let identity = Identity { device: u64::MAX - 1, inode: 7, born, head: Print::head(text) };
         let mark = Mark { offset: text.len() as u64, tail: Print::tail(text) };
-        Position { path: PathBuf::from(OsString::from_vec(path.to_vec())), identity, mark }
+        Position { number, path: PathBuf::from(OsString::from_vec(path.to_vec())), identity, mark }
+    }
+
+    fn moved(positions: &[Position]) -> Moves {
+        Moves { positions: positions.to_vec(), looked: vec!["/*".into()], ..Moves::default() }
     }
 
     fn positions(connection: &Connection, pipeline: &str) -> Vec<Position> {
@@ -151,25 +200,28 @@ mod tests {
     fn what_is_saved_is_loaded_by_the_same_pipeline() {
         let connection = Connection::open_in_memory().unwrap();
         assert_eq!(positions(&connection, "a"), []);
-        forget_all(&connection, "a").unwrap();
-        create(&connection).unwrap();
+        forget_all(&connection, "a", &[]).unwrap();
         let all = [position(b"/a", 1, b"one\n"), position(b"/caf\xe9", 2, &[b'x'; 3000])];
-        save(&connection, "a", &all, 5).unwrap();
+        save(&connection, "a", &moved(&all), 5).unwrap();
         assert_eq!(positions(&connection, "a"), all);
         assert_eq!(positions(&connection, "b"), []);
         let grown = position(b"/b", 1, b"one\ntwo\n");
-        save(&connection, "a", std::slice::from_ref(&grown), 6).unwrap();
+        save(&connection, "a", &moved(std::slice::from_ref(&grown)), 6).unwrap();
         assert_eq!(positions(&connection, "a"), [grown.clone(), all[1].clone()]);
-        forget(&connection, "a", &all[1..]).unwrap();
+        save(&connection, "a", &Moves { forgotten: vec![2], ..Moves::default() }, 7).unwrap();
         assert_eq!(positions(&connection, "a"), [grown]);
-        forget_all(&connection, "a").unwrap();
-        assert_eq!(positions(&connection, "a"), []);
+        // of another version of the table
+        connection.execute("ALTER TABLE _onceline_positions DROP COLUMN moved", []).unwrap();
+        load(&connection, "a", Path::new("a.sqlite")).unwrap_err();
+        forget_all(&connection, "a", &["/a".to_string()]).unwrap();
+        let (saved, looked) = load_all(&connection, "a", Path::new("a.sqlite")).unwrap();
+        assert_eq!((saved, looked), (Vec::new(), ["/*", "/a"].map(String::from).into()));
     }
 
     #[test]
     fn what_cannot_be_used_is_said() {
         for (change, said) in [
-            ("version = 2", "they are of version 2, this program knows 1"),
+            ("version = 1", "they are of version 1, this program knows 2"),
             ("\"offset\" = 3", "does not fit"),
             ("tail = x'00'", "_onceline_positions"),
             ("head_bytes = 2000", "of 2000 bytes"),
@@ -178,7 +230,7 @@ mod tests {
         ] {
             let connection = Connection::open_in_memory().unwrap();
             create(&connection).unwrap();
-            save(&connection, "a", &[position(b"/a", 1, b"one\n")], 5).unwrap();
+            save(&connection, "a", &moved(&[position(b"/a", 1, b"one\n")]), 5).unwrap();
             connection.execute(&format!("UPDATE _onceline_positions SET {change}"), []).unwrap();
             let error = format!("{:#}", load(&connection, "a", Path::new("a.sqlite")).expect_err(change));
             assert!(error.contains(said) && error.contains("a.sqlite") && error.contains("positions reset"), "{error}");

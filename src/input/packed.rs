@@ -1,10 +1,10 @@
-//! The text of a file that is compressed by gzip or zstd, read from an open file of any disk.
+//! The text of a file that is compressed by gzip or zstd, whatever its name, read from an open file of any disk.
 
 use std::io::{self, BufReader, Read};
 
-use super::disk::{OpenFile, read_some};
-use crate::input::identity::{HEAD, Position, Tail};
-use crate::input::ratio::limited;
+use super::follow::disk::{OpenFile, read_some};
+use super::identity::{HEAD, Position, Tail};
+use super::ratio::limited;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -71,7 +71,7 @@ impl Text {
     }
 
     /// Appends up to `bytes` bytes; fewer only at the end, or before an error.
-    pub fn read(&mut self, bytes: usize, into: &mut Vec<u8>) -> io::Result<usize> {
+    pub fn read_to(&mut self, bytes: usize, into: &mut Vec<u8>) -> io::Result<usize> {
         let from = into.len();
         if let Some(rest) = usize::try_from(self.offset).ok().and_then(|at| self.beginning.get(at..)) {
             into.extend_from_slice(&rest[..rest.len().min(bytes)]);
@@ -95,7 +95,7 @@ impl Text {
         while self.offset < offset {
             some.clear();
             let wanted = usize::try_from(offset - self.offset).unwrap_or(usize::MAX).min(256 << 10);
-            if self.read(wanted, &mut some)? == 0 {
+            if self.read_to(wanted, &mut some)? == 0 {
                 return Ok(false);
             }
         }
@@ -104,7 +104,7 @@ impl Text {
 
     /// Which of the known places, sorted by offset, is the last that fits; the text is then read up to the last
     /// that could be looked at.
-    pub fn fitting(&mut self, known: &[Position]) -> Option<usize> {
+    pub fn fitting(&mut self, known: &[&Position]) -> Option<usize> {
         let mut found = None;
         for (place, position) in known.iter().enumerate() {
             match self.skip_to(position.mark.offset) {
@@ -117,8 +117,61 @@ impl Text {
     }
 }
 
+impl Read for Text {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let rest = usize::try_from(self.offset).ok().and_then(|at| self.beginning.get(at..)).unwrap_or_default();
+        let read = match self.broken.take() {
+            broken if !rest.is_empty() => {
+                self.broken = broken;
+                let count = rest.len().min(into.len());
+                into[..count].copy_from_slice(&rest[..count]);
+                count
+            }
+            Some(error) => return Err(error),
+            None => self.decoder.read(into)?,
+        };
+        self.offset += read as u64;
+        self.tail.push(&into[..read]);
+        Ok(read)
+    }
+}
+
 impl std::fmt::Debug for Text {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Text").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::identity::Print;
+    use std::io::Write;
+
+    #[test]
+    fn a_place_in_a_text() {
+        let text: Vec<u8> = (0..60_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for bytes in [gzip.finish().unwrap(), zstd::encode_all(&text[..], 1).unwrap()] {
+            std::fs::write(&path, &bytes).unwrap();
+            let open = || Text::open(std::fs::File::open(&path).unwrap()).unwrap().unwrap();
+            assert_eq!(open().beginning, text[..HEAD]);
+            for offset in [70_000, 10, 0, 64, 65, text.len(), 5] {
+                let mut opened = open();
+                assert!(opened.skip_to(offset as u64).unwrap());
+                assert_eq!(opened.tail.print(), Print::tail(&text[..offset]), "{offset}");
+                let mut rest = Vec::new();
+                opened.read_to_end(&mut rest).unwrap();
+                assert_eq!((&rest[..], opened.offset), (&text[offset..], text.len() as u64));
+            }
+            assert!(!open().skip_to(text.len() as u64 + 1).unwrap());
+            // half of it: what is whole is given, then the error
+            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            let (mut rest, mut cut) = (Vec::new(), open());
+            assert!(cut.read_to_end(&mut rest).is_err() && rest.len() > HEAD && text.starts_with(&rest));
+        }
     }
 }
