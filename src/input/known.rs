@@ -66,7 +66,8 @@ impl Seen<'_> {
 #[derive(Debug, Default)]
 pub struct Known {
     places: BTreeMap<u64, Place>,
-    by_inode: HashMap<(u64, u64), BTreeSet<u64>>,
+    /// By the inode's number, on any device.
+    by_inode: HashMap<u64, BTreeSet<u64>>,
     by_head: HashMap<Print, BTreeSet<u64>>,
     /// How many heads there are of each length.
     lengths: BTreeMap<u16, usize>,
@@ -102,7 +103,7 @@ impl Known {
         let number = self.next;
         self.next += 1;
         let identity = place.position.identity;
-        self.by_inode.entry((identity.device, identity.inode)).or_default().insert(number);
+        self.by_inode.entry(identity.inode).or_default().insert(number);
         self.by_head.entry(identity.head).or_default().insert(number);
         *self.lengths.entry(identity.head.bytes).or_default() += 1;
         self.places.insert(number, place);
@@ -111,11 +112,10 @@ impl Known {
     pub fn remove(&mut self, number: u64) -> Option<Place> {
         let place = self.places.remove(&number)?;
         let identity = place.position.identity;
-        let inode = (identity.device, identity.inode);
-        if let Some(numbers) = self.by_inode.get_mut(&inode) {
+        if let Some(numbers) = self.by_inode.get_mut(&identity.inode) {
             numbers.remove(&number);
             if numbers.is_empty() {
-                self.by_inode.remove(&inode);
+                self.by_inode.remove(&identity.inode);
             }
         }
         if let Some(numbers) = self.by_head.get_mut(&identity.head) {
@@ -143,15 +143,18 @@ impl Known {
 
     /// Whether a file had this inode.
     pub fn has_inode(&self, device: u64, inode: u64) -> bool {
-        self.by_inode.contains_key(&(device, inode))
+        let mut numbers = self.by_inode.get(&inode).into_iter().flatten();
+        numbers.any(|number| self.get(*number).is_some_and(|position| position.identity.device == device))
     }
 
     /// Places that are of this file if they fit, with their numbers: of the same inode the newest first, then those
     /// that were read farthest.
     pub fn candidates(&self, seen: &Seen<'_>) -> Vec<(u64, Row)> {
-        let of_inode = self.by_inode.get(&(seen.stat.device, seen.stat.inode)).into_iter().flatten();
+        let of_inode = self.by_inode.get(&seen.stat.inode).into_iter().flatten();
+        // a short head says something of compressed text only; to try each length takes time
+        let shortest = if seen.is_packed { 1 } else { HEAD };
         let lengths = self.lengths.keys().map(|bytes| usize::from(*bytes));
-        let heads = lengths.filter(|bytes| (1..=seen.beginning.len()).contains(bytes));
+        let heads = lengths.filter(|bytes| (shortest..=seen.beginning.len()).contains(bytes));
         let of_head = heads.filter_map(|bytes| self.by_head.get(&Print::head(&seen.beginning[..bytes]))).flatten();
         let numbers: BTreeSet<u64> = of_inode.chain(of_head).copied().collect();
         let row = |number: u64| self.get(number).and_then(|position| seen.row(position)).map(|row| (number, row));
