@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::Http;
 
@@ -30,6 +31,48 @@ impl Deref for Engine {
 
     fn deref(&self) -> &Http {
         &self.http
+    }
+}
+
+/// An OpenSearch of a test's own, to be killed and started again: its data and its port stay. It ends with this.
+pub struct OwnEngine {
+    engine: Engine,
+    port: String,
+    folder: TempDir,
+}
+
+impl Deref for OwnEngine {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl OwnEngine {
+    pub fn start() -> OwnEngine {
+        let folder = tempfile::Builder::new().prefix("onceline-engine-").tempdir().expect("a temporary folder");
+        let url = command(&["start", "opensearch", "--dir", &folder.path().display().to_string(), "--with", &with()]);
+        let port = url.rsplit(':').next().expect("a port").to_owned();
+        OwnEngine { engine: Engine { name: "opensearch", http: Http::new(&url), url }, port, folder }
+    }
+
+    /// Ends it at once, whatever it is at.
+    pub fn kill(&self) {
+        command(&["kill", &self.url]);
+    }
+
+    /// Starts it again where it was, and waits until it answers.
+    pub fn start_again(&self) {
+        let folder = self.folder.path().display().to_string();
+        command(&["start", "opensearch", "--dir", &folder, "--port", &self.port, "--with", &with()]);
+    }
+}
+
+impl Drop for OwnEngine {
+    fn drop(&mut self) {
+        // one that was killed and not started again is not there, which is as well
+        let _ = Command::new(COMMAND).args(["stop", &self.url]).status();
     }
 }
 
@@ -81,14 +124,25 @@ fn doc(hit: &Value) -> Doc {
     Doc { index: text("_index"), id: text("_id"), version, source: hit["_source"].clone() }
 }
 
+const COMMAND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/engines/engine");
+
 /// Starts an engine that ends when this process does, and gives its URL.
 fn start(name: &str) -> String {
-    let command = concat!(env!("CARGO_MANIFEST_DIR"), "/engines/engine");
-    let output = Command::new(command)
-        .args(["start", name, "--with", &std::process::id().to_string()])
+    command(&["start", name, "--with", &with()])
+}
+
+/// The process that an engine ends with.
+fn with() -> String {
+    std::process::id().to_string()
+}
+
+/// What `engines/engine` prints.
+fn command(args: &[&str]) -> String {
+    let output = Command::new(COMMAND)
+        .args(args)
         .stderr(Stdio::inherit())
         .output()
-        .unwrap_or_else(|error| panic!("{command}: {error}"));
-    assert!(output.status.success(), "{command} start {name}: {}", output.status);
-    String::from_utf8(output.stdout).expect("a URL").trim().to_owned()
+        .unwrap_or_else(|error| panic!("{COMMAND}: {error}"));
+    assert!(output.status.success(), "{COMMAND} {args:?}: {}", output.status);
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }

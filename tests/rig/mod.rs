@@ -11,7 +11,7 @@ mod proxy;
 mod stub;
 mod tls;
 
-pub use engine::{Doc, Engine};
+pub use engine::{Doc, Engine, OwnEngine};
 pub use http::{Answer, Http};
 pub use program::{Onceline, Run, Running};
 pub use proxy::{Fault, Proxy};
