@@ -30,7 +30,7 @@ pub trait Disk {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-pub trait File {
+pub trait File: Send {
     fn bytes(&self) -> io::Result<u64>;
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;

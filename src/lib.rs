@@ -67,14 +67,15 @@
 //!    must win, a lane of the ids has one request under way.
 //! 10. Everything has a limit with its unit in the name: lines, batches, bytes in flight, slots, requests, waits.
 //! 11. The present time never enters an id or an index name unless the pipeline file asks for it.
-//! 12. A saved position never passes an open batch, nor a letter that is not on the disk; with SQLite it commits with
+//! 12. A saved or noted position never passes an open batch, nor a letter that is not on the disk; with SQLite it commits with
 //!     its rows: property tests in [`ack`], `tests/program/positions.rs`. State that cannot be used is an error.
 //! 13. A file is the one that was read only if its bytes say so, by one rule ([`input::known`]), and looked at after
 //!     reading: [`input::follow`], `tests/following`.
 //! 14. What was read of standard input and has no fate is written to a spool before the process ends, unless it is
 //!     killed: [`ack::kept`], [`input::spool`], `tests/program/stopping.rs`.
 //! 15. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`].
-//! 16. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`.
+//! 16. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`, and with real
+//!     processes and engines `tests/proofs`.
 //! 17. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 
 #![warn(

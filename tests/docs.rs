@@ -314,3 +314,27 @@ fn anchors(page: &Path) -> Names {
     };
     headings.map(anchor).collect()
 }
+
+/// Every fault in docs/faults.md is shown by tests, which are there.
+#[test]
+fn every_fault_names_a_test() {
+    let page = text(&top().join("docs/faults.md"));
+    let mut faults = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert_eq!(cells.len(), 7, "{row}");
+        if cells[0] == "fault" {
+            continue;
+        }
+        let tests = in_backticks(cells[2]);
+        assert!(!tests.is_empty(), "{} is shown by nothing", cells[0]);
+        for test in tests {
+            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("{test} names no test"));
+            let path = ["tests", "src"].map(|folder| top().join(folder).join(file));
+            let path = path.iter().find(|path| path.is_file()).unwrap_or_else(|| panic!("there is no {file}"));
+            assert!(text(path).contains(&format!("fn {name}(")), "{test} is no test");
+        }
+        faults += 1;
+    }
+    assert!(faults > 30, "{faults} faults");
+}

@@ -118,6 +118,8 @@ fn proxy_breaks_what_it_is_told_to() {
         Fault::Truncate,
         Fault::Garble,
         Fault::Delay(Duration::from_millis(1)),
+        Fault::Repeat,
+        Fault::Refuse(503),
     ];
     let proxy = Proxy::new(&stub.url, move |n| faults[n]);
     let http = Http::new(&proxy.url);
@@ -130,7 +132,24 @@ fn proxy_breaks_what_it_is_told_to() {
     assert!(send("truncate").is_err());
     assert_eq!(send("garble").expect("an answer").json(), Value::Null);
     assert_eq!(statuses(&send("delay").expect("an answer").json()), [201]);
-    assert_eq!(proxy.faults(), faults);
-    // All but the one cut before were delivered.
-    assert_eq!(stub.ids(), [["none"], ["answer"], ["truncate"], ["garble"], ["delay"]]);
+    assert_eq!(statuses(&send("repeat").expect("an answer").json()), [409]);
+    assert_eq!(send("refuse").expect("an answer").status, 503);
+    assert_eq!((proxy.faults(), proxy.lines()), (faults.to_vec(), 16));
+    // All but the one cut before and the one refused were delivered.
+    assert_eq!(stub.ids(), [["none"], ["answer"], ["truncate"], ["garble"], ["delay"], ["repeat"], ["repeat"]]);
+}
+
+#[test]
+fn stub_counts_many() {
+    let stub = Stub::new("").lean().refuses(0.5, 429);
+    let http = Http::new(&stub.url);
+    let body: String =
+        (0..100).map(|n| format!("{{\"create\":{{\"_id\":\"{n}\"}}}}\n{{\"a\":0,\"n\":{n}}}\n")).collect();
+    let answer = http.bulk("/i/_bulk", body.as_bytes()).json();
+    let created: Vec<u64> = (0..).zip(statuses(&answer)).filter(|(_, status)| *status == 201).map(|(n, _)| n).collect();
+    let mut numbers = stub.numbers();
+    numbers.sort_unstable();
+    assert_eq!((&numbers, stub.len()), (&created, created.len()));
+    assert_eq!(stub.items(), (100, 100 - created.len() as u64));
+    assert!((20..80).contains(&created.len()) && stub.bulks().is_empty());
 }

@@ -9,6 +9,7 @@ mod letter;
 pub mod letter_file;
 pub mod lock;
 pub mod positions;
+pub mod recent;
 pub mod stored;
 mod summary;
 
@@ -191,8 +192,11 @@ impl Acks {
 /// How long to wait before letters that could not be written are tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// How often positions are saved at most.
+/// How often positions are saved at most: the disk is waited for, and wears.
 const SAVE_WAIT: Duration = Duration::from_secs(1);
+
+/// How often they are noted at most.
+const NOTE_WAIT: Duration = Duration::from_millis(10);
 
 /// How long saving is tried again at the end, when the disk takes nothing.
 const LAST_SAVE_WAIT: Duration = Duration::from_secs(5);
@@ -220,7 +224,7 @@ impl Desk<'_> {
             }
             if saving.due(self.shared) == Some(Duration::ZERO) {
                 // said once, and tried again when it is due again
-                let _ = saving.save(self.shared);
+                let _ = saving.save_or_note(self.shared);
             }
         }
     }
@@ -260,30 +264,49 @@ impl Desk<'_> {
     }
 }
 
-/// When positions are saved, and how the last try went.
+/// When positions are saved and noted, and how the last try went.
 pub struct Saving {
     store: Option<Box<dyn Save>>,
-    last: Option<Instant>,
+    saved: Option<Instant>,
+    noted: Option<Instant>,
+    /// There is something noted that is not saved.
+    is_behind: bool,
     troubled: bool,
 }
 
 impl Saving {
     pub fn new(store: Option<Box<dyn Save>>) -> Saving {
-        Saving { store, last: None, troubled: false }
+        Saving { store, saved: None, noted: None, is_behind: false, troubled: false }
     }
 
-    /// How long until something is to be saved; none if there is nothing.
+    /// How long until something is to be saved or noted; none if there is nothing.
     pub fn due(&self, shared: &Shared) -> Option<Duration> {
         self.store.as_ref()?;
-        let wanted = self.troubled || shared.lock().1.has_moved();
-        wanted.then(|| self.last.map_or(Duration::ZERO, |last| SAVE_WAIT.saturating_sub(last.elapsed())))
+        let save = left(self.saved, SAVE_WAIT);
+        if shared.lock().1.has_moved() && !self.troubled {
+            return Some(save.min(left(self.noted, NOTE_WAIT)));
+        }
+        (self.troubled || self.is_behind || shared.lock().1.has_moved()).then_some(save)
+    }
+
+    /// What is due: to save if it can be, to note what moved if it is too early for that.
+    pub fn save_or_note(&mut self, shared: &Shared) -> anyhow::Result<()> {
+        if left(self.saved, SAVE_WAIT).is_zero() {
+            return self.save(shared);
+        }
+        if let Some(store) = &mut self.store {
+            store.note(shared.lock().1.take_moved());
+            (self.noted, self.is_behind) = (Some(Instant::now()), true);
+        }
+        Ok(())
     }
 
     pub fn save(&mut self, shared: &Shared) -> anyhow::Result<()> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let moved = shared.lock().1.take_moved();
         let saved = store.save(moved);
-        self.last = Some(Instant::now());
+        self.saved = Some(Instant::now());
+        self.is_behind = saved.is_err();
         match &saved {
             Ok(()) if std::mem::take(&mut self.troubled) => tracing::info!("positions are saved again"),
             Err(error) if !std::mem::replace(&mut self.troubled, true) => {
@@ -306,6 +329,11 @@ impl Saving {
         }
         Ok(())
     }
+}
+
+/// What is left of a wait that began then.
+fn left(last: Option<Instant>, wait: Duration) -> Duration {
+    last.map_or(Duration::ZERO, |last| wait.saturating_sub(last.elapsed()))
 }
 
 /// How many ends of events are told together, at most.
@@ -396,6 +424,10 @@ mod tests {
             }
             *self.saved.lock().unwrap() = self.kept.clone();
             Ok(())
+        }
+
+        fn note(&mut self, moves: Moves) {
+            self.kept.extend(moves.positions);
         }
     }
 

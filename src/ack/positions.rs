@@ -10,7 +10,7 @@
 //! lives on in a compressed one.
 //!
 //! The file is replaced as a whole, so that it is always one that was complete. What cannot be understood is an
-//! error, never taken for an empty one.
+//! error, never taken for an empty one. What moves between two saves is noted beside it: [`recent`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,6 +22,7 @@ use base64::Engine;
 use serde_json::{Map, Value, json};
 
 use super::Moves;
+use super::recent::{self, Recent};
 use crate::disk::{Disk, File, Real};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 use crate::time::Time;
@@ -40,6 +41,9 @@ pub const WAY_ON: &str = "mend or move it away, or forget all positions with `on
 pub trait Save: Send {
     /// Keeps `moves` with all that it was given before, even where it could not write.
     fn save(&mut self, moves: Moves) -> anyhow::Result<()>;
+
+    /// Keeps `moves` for the next save, and writes it where a kill leaves it. That costs little and promises nothing.
+    fn note(&mut self, moves: Moves);
 }
 
 /// What earlier runs saved.
@@ -81,6 +85,7 @@ pub struct Store<D: Disk = Real> {
     /// By number.
     files: BTreeMap<u64, Saved>,
     looked: BTreeSet<String>,
+    recent: Recent<D>,
 }
 
 impl Store {
@@ -101,7 +106,7 @@ impl Store {
 
 impl<D: Disk> Store<D> {
     pub fn empty_on(disk: D, state: &Path) -> Store<D> {
-        Store { disk, state: state.to_path_buf(), files: BTreeMap::new(), looked: BTreeSet::new() }
+        Store { disk, state: state.to_path_buf(), files: BTreeMap::new(), looked: BTreeSet::new(), recent: Recent::default() }
     }
 
     pub fn load_from(disk: D, state: &Path) -> anyhow::Result<Store<D>> {
@@ -113,8 +118,21 @@ impl<D: Disk> Store<D> {
         };
         let (saved, looked) = parse(&text)
             .map_err(|why| anyhow::anyhow!("the positions in {} cannot be used: {why}; {WAY_ON}", path.display()))?;
-        let files = saved.into_iter().map(|saved| (saved.position.number, saved)).collect();
-        Ok(Store { disk, state: state.to_path_buf(), files, looked })
+        let (noted, looked_since) = match disk.read(&recent::path(state)) {
+            Ok(noted) => recent::read(&noted, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Default::default(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", recent::path(state).display()));
+            }
+        };
+        let mut store = Store::empty_on(disk, state);
+        saved.into_iter().chain(noted).for_each(|saved| store.put(saved));
+        store.looked = looked.into_iter().chain(looked_since).collect();
+        Ok(store)
+    }
+
+    fn put(&mut self, saved: Saved) {
+        self.files.insert(saved.position.number, saved);
     }
 
     pub fn saved(&self) -> impl Iterator<Item = &Saved> {
@@ -145,7 +163,7 @@ impl<D: Disk> Store<D> {
     }
 
     /// Replaces the file on the disk.
-    pub fn write(&self) -> anyhow::Result<()> {
+    pub fn write(&mut self) -> anyhow::Result<()> {
         let path = Store::path(&self.state);
         let whole = || format!("cannot write {}", path.display());
         self.disk.make_folder(&self.state)?;
@@ -162,19 +180,34 @@ impl<D: Disk> Store<D> {
         }
         written.with_context(whole)?;
         // the new name is on the disk only when the folder is
-        self.disk.sync_folder(&self.state).with_context(whole)
+        self.disk.sync_folder(&self.state).with_context(whole)?;
+        self.recent.begin(&self.disk, &self.state, &text);
+        Ok(())
     }
 }
 
 impl<D: Disk + Send> Save for Store<D> {
     fn save(&mut self, moves: Moves) -> anyhow::Result<()> {
         let moved_secs = Time::now().secs;
-        moves.forgotten.iter().for_each(|number| drop(self.files.remove(number)));
-        for position in moves.positions {
-            self.files.insert(position.number, Saved { position, moved_secs });
-        }
-        self.looked.extend(moves.looked);
+        self.keep(moves, moved_secs);
         self.write()
+    }
+
+    fn note(&mut self, moves: Moves) {
+        let moved_secs = Time::now().secs;
+        let moved: Vec<Saved> =
+            moves.positions.iter().map(|position| Saved { position: position.clone(), moved_secs }).collect();
+        let looked = moves.looked.iter().cloned().collect();
+        self.recent.note(&self.disk, &self.state, &moved, &looked);
+        self.keep(moves, moved_secs);
+    }
+}
+
+impl<D: Disk> Store<D> {
+    fn keep(&mut self, moves: Moves, moved_secs: i64) {
+        moves.forgotten.iter().for_each(|number| drop(self.files.remove(number)));
+        moves.positions.into_iter().for_each(|position| self.put(Saved { position, moved_secs }));
+        self.looked.extend(moves.looked);
     }
 }
 
@@ -187,7 +220,7 @@ pub fn forget_all(state: &Path, patterns: impl IntoIterator<Item = String>) -> a
     store.write()
 }
 
-fn text(looked: &BTreeSet<String>, saved: &mut dyn Iterator<Item = &Saved>) -> String {
+pub fn text(looked: &BTreeSet<String>, saved: &mut dyn Iterator<Item = &Saved>) -> String {
     let mut text = format!("{{\"version\":{VERSION},\"looked\":{},\"files\":[", json!(looked));
     for (number, saved) in saved.enumerate() {
         text.push_str(if number == 0 { "\n" } else { ",\n" });
@@ -387,7 +420,7 @@ mod tests {
         let mut store = Store::empty(dir.path());
         for (position, moved_secs) in [(here.clone(), 0), (position("/gone", 1, b""), 0), (position("/new", 2, b""), 9)]
         {
-            store.files.insert(position.number, Saved { position, moved_secs });
+            store.put(Saved { position, moved_secs });
         }
         store.forget_gone(GONE_SECS_MAX + 5);
         let paths: Vec<PathBuf> = store.positions().into_iter().map(|position| position.path).collect();

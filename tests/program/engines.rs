@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::rig::{Doc, Engine, Fault, Onceline, Proxy, Run, Running, Stub, unique_prefix};
+use super::rig::{Doc, Engine, Fault, Onceline, Proxy, Run, Running, Stub, unique_prefix, until};
 
 /// `count` events of two days, each a line; `{prefix}` and the day name the index.
 fn events(count: usize) -> Vec<u8> {
@@ -94,15 +93,6 @@ fn a_lost_answer_leaves_no_duplicates() {
             assert!(faults.iter().all(|fault| seen.contains(fault)), "not enough requests: {seen:?}");
             assert!(run.count("retries") > 0);
         }
-    }
-}
-
-/// Waits for what must come, and fails when it does not.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,8 +1,7 @@
 //! Saved positions: a second `--once` run reads what is new, whatever became of the files meanwhile; what is wrong
 //! with the state is said; and a process that is killed at any moment writes no row twice.
 
-use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::rig::chaos::{EndsWhenDropped, Lines, append, given, gzip, kill_again_and_again, read_the_rest};
 use super::rig::{Onceline, Run, Stub};
 
 const SQLITE: &str = "type = \"sqlite\"\npath = \"{dir}/out.sqlite\"";
@@ -31,17 +31,6 @@ fn reading(output: &str) -> Onceline {
 
 fn lines(numbers: std::ops::Range<u64>) -> String {
     numbers.map(|n| format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n}}}\n")).collect()
-}
-
-fn append(path: &Path, text: &str) {
-    let mut file = OpenOptions::new().create(true).append(true).open(path).expect("open");
-    file.write_all(text.as_bytes()).expect("append");
-}
-
-fn gzip(from: &Path, to: &Path) {
-    let mut gzip = flate2::write::GzEncoder::new(fs::File::create(to).expect("a file"), flate2::Compression::fast());
-    gzip.write_all(&fs::read(from).expect("a text")).and_then(|()| gzip.try_finish()).expect("compress");
-    fs::remove_file(from).expect("remove");
 }
 
 /// What was read, in the two places where positions are saved.
@@ -374,6 +363,8 @@ fn is_event(n: u64) -> bool {
     n % 7 != 3
 }
 
+const LINES: Lines = Lines { text: padded, is_event };
+
 /// Files that grow, are rotated and compressed while the program is killed again and again.
 struct Chaos {
     seed: u64,
@@ -386,69 +377,39 @@ impl Chaos {
     /// Kills `kills` runs, or as many as the environment says, each within `wait_ms_max`; then lets one come to its
     /// end.
     fn run(onceline: &Onceline, kills: u64, wait_ms_max: u64) -> Chaos {
-        let given = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
         let kills = given("ONCELINE_TEST_KILLS").unwrap_or(kills);
         let seed = given("ONCELINE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+        eprintln!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let folder = onceline.path("in");
         let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
         // a line must not be written to a file that is just compressed
         let rotating = Mutex::new(());
-        let (mut killed, mut runs) = (0, 0);
-        std::thread::scope(|scope| {
+        let (killed, mut runs) = std::thread::scope(|scope| {
             // A panic in here ends the other thread too: the scope waits for it.
             let _ends = EndsWhenDropped(&ends);
             let fork = random.fork();
             scope.spawn(|| grow(&folder, fork, &rotating, &written, &ends));
-            while killed < kills {
-                let running = onceline.start(b"");
-                std::thread::sleep(Duration::from_micros(random.u64(2_000..wait_ms_max * 1000)));
-                running.signal(Signal::KILL);
-                let run = running.wait();
-                runs += 1;
-                killed += u64::from(run.status.is_none());
-                assert!(run.status.is_none_or(|status| status == 0), "seed {seed}: {}", run.stderr);
+            kill_again_and_again(onceline, &mut random, 2_000..wait_ms_max * 1000, |random, killed| {
                 let _guard = rotating.lock().expect("no panic");
-                rotate(&folder, &mut random);
-            }
+                rotate(&folder, random);
+                killed < kills
+            })
         });
-        // The first reads what is left, the second finds nothing; what was found again under another name may cost one
-        // more. A file that each run reads again would never end.
-        for rest in 0.. {
-            let run = onceline.run(b"").settled();
-            if run.count("events_in") == 0 {
-                break;
-            }
-            assert!(rest < 5, "seed {seed}: each run reads {} events again: {}", run.count("events_in"), run.stderr);
-            runs += 1;
-        }
+        runs += read_the_rest(onceline) - 1;
         Chaos { seed, killed, runs, lines: written.into_inner() }
     }
 
     /// Every event is there once, every other line is a dead letter at least once.
-    fn check(&self, onceline: &Onceline, mut events: Vec<u64>, what: &str) {
+    fn check(&self, onceline: &Onceline, events: Vec<u64>, what: &str) {
         let Chaos { seed, killed, runs, lines } = self;
-        events.sort_unstable();
-        assert_eq!(events, (0..*lines).filter(|n| is_event(*n)).collect::<Vec<u64>>(), "seed {seed}");
         let letters = onceline.run(b"").dead_letters;
-        let said: BTreeSet<String> = letters.iter().map(|letter| letter["event"].to_string()).collect();
-        let want = (0..*lines).filter(|n| !is_event(*n)).map(|n| json!(padded(n).trim_end_matches('\n')).to_string());
-        assert_eq!(said, want.collect(), "seed {seed}");
+        let (events, twice) = LINES.check(*lines, events, &letters);
+        let letters = lines - events;
         eprintln!(
-            "killed {killed} of {runs} runs over {lines} lines: {} events, {what}; {} dead letters, {} of them twice; \
-             seed {seed}",
-            events.len(),
-            said.len(),
-            letters.len() - said.len()
+            "killed {killed} of {runs} runs over {lines} lines: {events} events, {what}; {letters} dead letters, \
+             {twice} of them twice; seed {seed}"
         );
-    }
-}
-
-struct EndsWhenDropped<'a>(&'a AtomicBool);
-
-impl Drop for EndsWhenDropped<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -494,7 +455,7 @@ fn killed_at_random_moments_no_row_is_written_twice() {
     chaos.check(&onceline, rows.iter().filter_map(|row| row.source["n"].as_u64()).collect(), "no row written twice");
 }
 
-/// Positions in the state folder are up to a second old: none is missing, and what is sent again is found.
+/// Positions in the state folder are a little old: none is missing, and what is sent again is found.
 #[test]
 fn killed_at_random_moments_nothing_is_missing_in_an_engine() {
     let stub = Stub::new("");

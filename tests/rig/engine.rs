@@ -34,7 +34,7 @@ impl Deref for Engine {
     }
 }
 
-/// An OpenSearch of a test's own, to be killed and started again: its data and its port stay. It ends with this.
+/// An engine of a test's own, to be killed and started again: its data and its port stay. It ends with this.
 pub struct OwnEngine {
     engine: Engine,
     port: String,
@@ -51,10 +51,14 @@ impl Deref for OwnEngine {
 
 impl OwnEngine {
     pub fn start() -> OwnEngine {
+        OwnEngine::of("opensearch")
+    }
+
+    pub fn of(name: &'static str) -> OwnEngine {
         let folder = tempfile::Builder::new().prefix("onceline-engine-").tempdir().expect("a temporary folder");
-        let url = command(&["start", "opensearch", "--dir", &folder.path().display().to_string(), "--with", &with()]);
+        let url = command(&["start", name, "--dir", &folder.path().display().to_string(), "--with", &with()]);
         let port = url.rsplit(':').next().expect("a port").to_owned();
-        OwnEngine { engine: Engine { name: "opensearch", http: Http::new(&url), url }, port, folder }
+        OwnEngine { engine: Engine { name, http: Http::new(&url), url }, port, folder }
     }
 
     /// Ends it at once, whatever it is at.
@@ -65,7 +69,7 @@ impl OwnEngine {
     /// Starts it again where it was, and waits until it answers.
     pub fn start_again(&self) {
         let folder = self.folder.path().display().to_string();
-        command(&["start", "opensearch", "--dir", &folder, "--port", &self.port, "--with", &with()]);
+        command(&["start", self.name, "--dir", &folder, "--port", &self.port, "--with", &with()]);
     }
 }
 

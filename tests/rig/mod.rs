@@ -4,6 +4,7 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
+pub mod chaos;
 mod engine;
 mod http;
 mod program;
@@ -19,7 +20,16 @@ pub use stub::{Bulk, Op, Stub};
 pub use tls::{Authority, Leaf, Tls};
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Waits for what must come, and fails when it does not come in a minute or two.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// A prefix for index names that no other test, process or earlier run has: engines outlive test binaries.
 pub fn unique_prefix() -> String {

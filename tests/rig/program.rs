@@ -204,6 +204,16 @@ impl Running<'_> {
         String::from_utf8_lossy(&std::fs::read(path).expect("a process that runs")).replace('\0', " ")
     }
 
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("look at onceline").is_some()
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("send a signal");

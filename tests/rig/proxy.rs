@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::http::{Http, Request, cut, read_answer, read_request, write_answer};
+use super::http::{Answer, Headers, Http, Request, cut, read_answer, read_request, write_answer};
 
 /// What happens to one bulk request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,22 +23,33 @@ pub enum Fault {
     Truncate,
     /// The answer arrives as 200 with a body that is not JSON.
     Garble,
+    /// The engine gets it twice, and answers the second.
+    Repeat,
+    /// The engine never sees it; the answer has this status.
+    Refuse(u16),
 }
 
 pub struct Proxy {
     pub url: String,
-    faults: Arc<Mutex<Vec<Fault>>>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 type Rule = dyn Fn(usize) -> Fault + Send + Sync;
+
+/// What came, and what was done to it.
+#[derive(Default)]
+struct Seen {
+    faults: Vec<Fault>,
+    lines: u64,
+}
 
 impl Proxy {
     /// `rule` gives the fate of the n-th bulk request, counted from 0 over all connections.
     pub fn new(upstream: &str, rule: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let faults = Arc::new(Mutex::new(Vec::new()));
-        let (upstream, rule, log): (_, Arc<Rule>, _) = (Http::new(upstream), Arc::new(rule), faults.clone());
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (upstream, rule, log): (_, Arc<Rule>, _) = (Http::new(upstream), Arc::new(rule), seen.clone());
         // Ends with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -50,22 +61,28 @@ impl Proxy {
                 });
             }
         });
-        Proxy { url, faults }
+        Proxy { url, seen }
     }
 
     /// What was done to each bulk request so far.
     pub fn faults(&self) -> Vec<Fault> {
-        self.faults.lock().expect("a lock").clone()
+        self.seen.lock().expect("a lock").faults.clone()
+    }
+
+    /// How many lines the bulk requests had, of bodies that were not compressed: two for a document.
+    pub fn lines(&self) -> u64 {
+        self.seen.lock().expect("a lock").lines
     }
 }
 
-fn serve(stream: &TcpStream, upstream: &Http, rule: &Rule, log: &Mutex<Vec<Fault>>) -> io::Result<()> {
+fn serve(stream: &TcpStream, upstream: &Http, rule: &Rule, seen: &Mutex<Seen>) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
         let fault = if request.path.split('?').next().is_some_and(|path| path.ends_with("/_bulk")) {
-            let mut log = log.lock().expect("a lock");
-            let fault = rule(log.len());
-            log.push(fault);
+            let mut seen = seen.lock().expect("a lock");
+            seen.lines += memchr::memchr_iter(b'\n', &request.body).count() as u64;
+            let fault = rule(seen.faults.len());
+            seen.faults.push(fault);
             fault
         } else {
             Fault::None
@@ -79,6 +96,10 @@ fn serve(stream: &TcpStream, upstream: &Http, rule: &Rule, log: &Mutex<Vec<Fault
 
 /// Passes a request on and its answer back; false: the connection ends here.
 fn pass(mut stream: &TcpStream, upstream: &Http, request: &Request, fault: Fault) -> io::Result<bool> {
+    if let Fault::Refuse(status) = fault {
+        write_answer(&mut stream, &Answer { status, headers: Headers::new(), body: Vec::new() }, request.keep)?;
+        return Ok(request.keep);
+    }
     let mut headers = request.headers.clone();
     headers.retain(|(key, _)| {
         !matches!(key.as_str(), "host" | "content-length" | "transfer-encoding" | "connection" | "expect")
@@ -90,6 +111,9 @@ fn pass(mut stream: &TcpStream, upstream: &Http, request: &Request, fault: Fault
         return Ok(false);
     }
     let mut answer = read_answer(&sent)?;
+    if fault == Fault::Repeat {
+        answer = upstream.request(&request.method, &request.path, &headers, &request.body)?;
+    }
     match fault {
         Fault::CutAnswer => return Ok(false),
         Fault::Delay(time) => std::thread::sleep(time),
@@ -104,7 +128,7 @@ fn pass(mut stream: &TcpStream, upstream: &Http, request: &Request, fault: Fault
             stream.write_all(&bytes)?;
             return Ok(false);
         }
-        Fault::None | Fault::CutBefore | Fault::CutDelivered => {}
+        Fault::None | Fault::CutBefore | Fault::CutDelivered | Fault::Repeat | Fault::Refuse(_) => {}
     }
     write_answer(&mut stream, &answer, request.keep)?;
     Ok(request.keep)

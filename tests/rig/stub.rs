@@ -5,8 +5,11 @@
 //! `http` the status (200); `items` for each document a status or `{status, type, reason}`; `preload` ids that were
 //! there before; `body` the body as it is, for a line without items; `delay_ms`; `reply` `normal` or anything with
 //! `close the socket`: the writes are applied and no answer comes.
+//!
+//! A [`Stub::lean`] one is for many events: it keeps no request, and of a document no more than its number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,6 +32,27 @@ struct State {
     bulks: Vec<Bulk>,
     others: Vec<(String, String)>,
     docs: BTreeMap<(String, String), Value>,
+    lean: Option<Lean>,
+    /// After the script: how probable it is that an item gets this status.
+    refusal: Option<(f64, u16)>,
+    random: fastrand::Rng,
+    slow: Duration,
+}
+
+/// What is kept of many documents.
+#[derive(Default)]
+struct Lean {
+    /// By a hash of index and id: the field `n`.
+    numbers: HashMap<u64, u64>,
+    hash: RandomState,
+    items: u64,
+    refused: u64,
+}
+
+impl Lean {
+    fn key(&self, op: &Op) -> u64 {
+        self.hash.hash_one((&op.index, &op.id))
+    }
 }
 
 /// A bulk request as it came.
@@ -99,6 +123,42 @@ impl Stub {
     pub fn wants(self, authorization: &str) -> Stub {
         self.lock().authorization = Some(authorization.to_owned());
         self
+    }
+
+    /// Keeps no request, and of a document its field `n`.
+    pub fn lean(self) -> Stub {
+        self.lock().lean = Some(Lean::default());
+        self
+    }
+
+    /// After the script, each item gets this status by chance.
+    pub fn refuses(self, probability: f64, status: u16) -> Stub {
+        {
+            let mut state = self.lock();
+            (state.refusal, state.random) = (Some((probability, status)), fastrand::Rng::with_seed(7));
+        }
+        self
+    }
+
+    /// Takes so long for each bulk request.
+    pub fn slow(self, time: Duration) -> Stub {
+        self.lock().slow = time;
+        self
+    }
+
+    /// Of a lean one: how many documents came, with those that were there, and how many of them were refused.
+    pub fn items(&self) -> (u64, u64) {
+        self.lock().lean.as_ref().map_or((0, 0), |lean| (lean.items, lean.refused))
+    }
+
+    /// Of a lean one: how many documents there are.
+    pub fn len(&self) -> usize {
+        self.lock().lean.as_ref().map_or(0, |lean| lean.numbers.len())
+    }
+
+    /// Of a lean one: the number of each document.
+    pub fn numbers(&self) -> Vec<u64> {
+        self.lock().lean.iter().flat_map(|lean| lean.numbers.values().copied()).collect()
     }
 
     pub fn bulks(&self) -> Vec<Bulk> {
@@ -186,13 +246,17 @@ fn other(request: &Request, state: &Mutex<State>) -> Answer {
 /// Answers the next bulk request by the script; none: the connection ends without an answer.
 fn bulk(request: &Request, state: &Mutex<State>) -> io::Result<Option<Answer>> {
     let body = decompress(request)?;
+    let index = request.path.trim_start_matches('/').split('/').next().filter(|&part| !part.starts_with("_bulk"));
+    let is_lean = lock(state).lean.is_some();
+    let ops = parse(&body, index.unwrap_or_default(), is_lean);
     let mut state = lock(state);
     let line = state.script.get(state.bulks.len()).cloned();
-    let index = request.path.trim_start_matches('/').split('/').next().filter(|&part| !part.starts_with("_bulk"));
-    let Some(ops) = parse(&body, index.unwrap_or_default()) else {
+    let Some(ops) = ops else {
         return Ok(Some(answer(400, &failure("illegal_argument_exception", "malformed bulk body", 400))));
     };
-    state.bulks.push(Bulk { path: request.path.clone(), headers: request.headers.clone(), ops: ops.clone(), body });
+    if !is_lean {
+        state.bulks.push(Bulk { path: request.path.clone(), headers: request.headers.clone(), ops: ops.clone(), body });
+    }
     let given = header(&request.headers, "authorization");
     if state.authorization.as_deref().is_some_and(|wanted| given != Some(wanted)) {
         return Ok(Some(whole(401, &Value::Null)));
@@ -210,8 +274,9 @@ fn bulk(request: &Request, state: &Mutex<State>) -> io::Result<Option<Answer>> {
     } else {
         Some(whole(status, &line["body"]))
     };
+    let delay = state.slow + Duration::from_millis(line["delay_ms"].as_u64().unwrap_or(0));
     drop(state);
-    std::thread::sleep(Duration::from_millis(line["delay_ms"].as_u64().unwrap_or(0)));
+    std::thread::sleep(delay);
     let lost = line["reply"].as_str().is_some_and(|reply| reply.contains("close the socket"));
     Ok(reply.filter(|_| !lost))
 }
@@ -226,6 +291,10 @@ impl State {
         for (n, op) in ops.iter().take(count).enumerate() {
             let entry = scripted.map_or(Value::Null, |items| items[n].clone());
             let status = entry.as_u64().or(entry["status"].as_u64()).unwrap_or_else(|| self.honest(op).into());
+            if let Some(lean) = &mut self.lean {
+                lean.items += 1;
+                lean.refused += u64::from(status >= 300 && status != 409);
+            }
             let mut item = Map::new();
             item.insert("_index".into(), op.index.clone().into());
             item.insert("_id".into(), op.id.clone().into());
@@ -245,8 +314,16 @@ impl State {
         json!({"took": 1, "errors": errors, "items": items})
     }
 
-    fn honest(&self, op: &Op) -> u16 {
-        let there = self.docs.contains_key(&(op.index.clone(), op.id.clone()));
+    fn honest(&mut self, op: &Op) -> u16 {
+        if let Some((probability, status)) = self.refusal
+            && self.random.f64() < probability
+        {
+            return status;
+        }
+        let there = match &self.lean {
+            Some(lean) => lean.numbers.contains_key(&lean.key(op)),
+            None => self.docs.contains_key(&(op.index.clone(), op.id.clone())),
+        };
         self.then.unwrap_or(match (op.name.as_str(), there) {
             ("create", true) => 409,
             ("delete", false) => 404,
@@ -256,6 +333,11 @@ impl State {
     }
 
     fn apply(&mut self, op: &Op) {
+        if let Some(lean) = &mut self.lean {
+            let key = lean.key(op);
+            lean.numbers.insert(key, op.source.as_u64().unwrap_or(u64::MAX));
+            return;
+        }
         let key = (op.index.clone(), op.id.clone());
         if op.name == "delete" {
             self.docs.remove(&key);
@@ -303,8 +385,8 @@ fn decompress(request: &Request) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Action and source lines; none when they are not.
-fn parse(body: &[u8], default_index: &str) -> Option<Vec<Op>> {
+/// Action and source lines, or in place of a source its number; none when they are not.
+fn parse(body: &[u8], default_index: &str, is_lean: bool) -> Option<Vec<Op>> {
     let mut lines = body.strip_suffix(b"\n")?.split(|&byte| byte == b'\n');
     let mut ops = Vec::new();
     while let Some(line) = lines.next() {
@@ -314,6 +396,7 @@ fn parse(body: &[u8], default_index: &str) -> Option<Vec<Op>> {
         let (name, action) = object.into_iter().next()?;
         let source = match name.as_str() {
             "delete" => Value::Null,
+            "index" | "create" | "update" if is_lean => number(lines.next()?).into(),
             "index" | "create" | "update" => serde_json::from_slice(lines.next()?).ok()?,
             _ => return None,
         };
@@ -322,6 +405,13 @@ fn parse(body: &[u8], default_index: &str) -> Option<Vec<Op>> {
         ops.push(Op { name, index, id, action, source });
     }
     Some(ops)
+}
+
+/// The field `n` of a source that is written without blanks.
+fn number(source: &[u8]) -> Option<u64> {
+    let at = memchr::memmem::find(source, b"\"n\":")? + 4;
+    let digits = source[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&source[at..at + digits]).ok()?.parse().ok()
 }
 
 /// Applies `filter_path` of the query: keys and `*`, comma-separated; what it leaves empty is left out.

@@ -322,7 +322,7 @@ impl Life<'_> {
                 return self.last_save(saving).await;
             }
             if saving.due(&self.shared) == Some(Duration::ZERO) {
-                let _ = saving.save(&self.shared);
+                let _ = saving.save_or_note(&self.shared);
                 world.clock.step("saved", 0)?;
             }
         }

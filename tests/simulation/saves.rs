@@ -26,18 +26,29 @@ pub fn load(world: &Arc<World>, from_start: bool) -> anyhow::Result<Watched> {
     Ok(Watched { store, world: world.clone() })
 }
 
-impl Save for Watched {
-    fn save(&mut self, moves: Moves) -> anyhow::Result<()> {
+impl Watched {
+    fn look(&self, moved: &[Position], what: &str) {
         let mut wanted = self.store.positions();
-        for position in &moves.positions {
+        for position in moved {
             wanted.retain(|known| known.number != position.number);
             wanted.push(position.clone());
         }
-        check::positions(&self.world, &wanted, "about to be saved");
+        check::positions(&self.world, &wanted, what);
+    }
+}
+
+impl Save for Watched {
+    fn save(&mut self, moves: Moves) -> anyhow::Result<()> {
+        self.look(&moves.positions, "about to be saved");
         let done = self.store.save(moves);
         if done.is_err() {
             self.world.clock.note("positions not saved", 0);
         }
         done
+    }
+
+    fn note(&mut self, moves: Moves) {
+        self.look(&moves.positions, "about to be noted");
+        self.store.note(moves);
     }
 }

@@ -108,7 +108,7 @@ impl Default for Config {
             bulk_items_max: 20_000,
             requests_in_flight_max: 4,
             request_timeout: Duration::from_secs(60),
-            retry_wait_min: Duration::from_millis(200),
+            retry_wait_min: Duration::from_millis(20),
             retry_wait_max: Duration::from_secs(30),
             item_retries_max: 10,
             compression: Compression::None,
