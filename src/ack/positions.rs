@@ -106,7 +106,13 @@ impl Store {
 
 impl<D: Disk> Store<D> {
     pub fn empty_on(disk: D, state: &Path) -> Store<D> {
-        Store { disk, state: state.to_path_buf(), files: BTreeMap::new(), looked: BTreeSet::new(), recent: Recent::default() }
+        Store {
+            disk,
+            state: state.to_path_buf(),
+            files: BTreeMap::new(),
+            looked: BTreeSet::new(),
+            recent: Recent::default(),
+        }
     }
 
     pub fn load_from(disk: D, state: &Path) -> anyhow::Result<Store<D>> {

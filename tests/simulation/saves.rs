@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use onceline::ack::Moves;
 use onceline::ack::positions::{Save, Store};
+use onceline::input::identity::Position;
 
 use crate::check;
 use crate::disk::Disk;
