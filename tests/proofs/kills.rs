@@ -16,7 +16,8 @@ use super::{of, seed};
 fn pipeline(index: &str, output: &str) -> String {
     format!(
         "[[input]]\ntype = \"file\"\npaths = \"{{dir}}/in/app.log*\"\ncodec = \"json\"\n\
-         [id]\nscheme = \"compact\"\nmethod = \"SHA256\"\n[index]\nname = \"{index}\"\n[output]\n{output}\n"
+         [id]\nscheme = \"compact\"\nmethod = \"SHA256\"\n[index]\nname = \"{index}\"\n[output]\n{output}\n\
+         [tuning]\nbatch_bytes = \"32KiB\"\n"
     )
 }
 
@@ -63,12 +64,12 @@ impl Log<'_> {
         let path = self.onceline.path("in/app.log");
         while !self.ends.load(Relaxed) {
             let from = self.rotated.lines;
-            self.rotated.lines += self.random.u64(1..150);
+            self.rotated.lines += self.random.u64(1..80);
             let text: String = (from..self.rotated.lines).map(self.lines.text).collect();
             // as writers do: a line may come in pieces
             let (one, two) = text.split_at(self.random.usize(..text.len()));
             append(&path, one);
-            std::thread::sleep(Duration::from_millis(self.random.u64(0..30)));
+            std::thread::sleep(Duration::from_millis(self.random.u64(0..40)));
             append(&path, two);
             match self.random.u8(..) {
                 0..4 => self.rename(),
@@ -220,7 +221,8 @@ fn an_engine(name: &'static str, kills: u64, restarts: u64) {
     assert_eq!(engine.put(&format!("/{index}"), &mapping).status, 200);
     let proxy = Proxy::new(&engine.url, move |n| fault(seed, n));
     let output = format!(
-        "type = \"elasticsearch\"\nhosts = [\"{}\"]\naction = \"create\"\nretry_wait_max = \"1s\"\nrequest_timeout = \"5s\"",
+        "type = \"elasticsearch\"\nhosts = [\"{}\"]\naction = \"create\"\nretry_wait_max = \"1s\"\nrequest_timeout = \"5s\"\n\
+         bulk_items_max = 300",
         proxy.url
     );
     let onceline = Onceline::new(&pipeline(&index, &output)).deadline(Duration::from_secs(600));
