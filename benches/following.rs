@@ -1,7 +1,7 @@
 //! `cargo bench --bench following`: what following files costs. CPU an event of a file that grows, against `--once`
 //! over the same bytes; the time from a line written to its document; the time to the first new line of a restart with
 //! many known files. `-- NAME` for one of `cpu`, `sqlite`, `engine`, `restart`. `engine` needs the address of an
-//! OpenSearch in ONCELINE_TEST_OPENSEARCH.
+//! OpenSearch in ONCELINE_TEST_OPENSEARCH. ONCELINE_BENCH_PROGRAM is another build to measure.
 
 #[path = "../tests/rig/http.rs"]
 #[allow(dead_code, reason = "tests use the rest")]
@@ -66,7 +66,9 @@ impl Place {
     }
 
     fn start(&self, args: &[&str]) -> Result<Child, Failed> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_onceline"));
+        let program =
+            std::env::var_os("ONCELINE_BENCH_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_onceline").into());
+        let mut command = Command::new(program);
         command.current_dir(self.0.path()).args(["run", "pipeline.toml", "--state", "state"]).args(args);
         Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(self.path("log.txt"))?).spawn()?)
     }
