@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::Moves;
 use super::recent::{self, Recent};
-use crate::disk::{Disk, File, Real};
+use crate::disk::{Disk, File, PRIVATE, Real};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 use crate::time::Time;
 
@@ -172,7 +172,7 @@ impl<D: Disk> Store<D> {
     pub fn write(&mut self) -> anyhow::Result<()> {
         let path = Store::path(&self.state);
         let whole = || format!("cannot write {}", path.display());
-        self.disk.make_folder(&self.state)?;
+        self.disk.make_folder(&self.state, PRIVATE).with_context(whole)?;
         let text = text(&self.looked, &mut self.saved());
         let draft = self.state.join("positions.json.new");
         let written = self
