@@ -1,19 +1,29 @@
-//! What is written and must last: dead letters, positions. Behind a trait so that a simulated disk can fill up, fail
-//! and forget what was not synced.
+//! What is written and must last: dead letters, positions, spools. Behind a trait so that a simulated disk can fill
+//! up, fail and forget what was not synced.
 
-use std::fs::File as RealFile;
-use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::fs::{DirBuilder, File as RealFile, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::time::Time;
 
 /// A disk for small files.
-pub trait Disk {
+pub trait Disk: Clone + Send + Sync + 'static {
     type File: File;
+
+    /// What time it is, for what is written down.
+    fn now(&self) -> Time;
 
     /// The whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Opens for writing at the end, made if it is not there, with its folders; readable by its owner only.
+    /// Opens for reading.
+    fn open(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// Opens for reading, and for writing at the end; made if it is not there, readable by its owner only.
     fn append(&self, path: &Path) -> io::Result<Self::File>;
 
     /// An empty file, whatever was there; readable by its owner only.
@@ -23,15 +33,24 @@ pub trait Disk {
 
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a folder if it is absent, open to its owner only.
-    fn make_folder(&self, path: &Path) -> anyhow::Result<()>;
+    /// The paths of what is in a folder.
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Makes a folder that lasts, and those above it, if it is absent.
+    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
 
     /// Makes last what names stand in a folder: a new file, a rename.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// The path leads to this file.
+    fn is_at(&self, file: &Self::File, path: &Path) -> io::Result<bool>;
 }
 
-pub trait File {
+pub trait File: Send {
     fn bytes(&self) -> io::Result<u64>;
+
+    /// What stands at a place; less than was asked for only at the end.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
 
@@ -40,29 +59,73 @@ pub trait File {
 
     fn set_len(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// The last `count` bytes, or all.
-    fn tail(&mut self, count: u64) -> io::Result<Vec<u8>>;
+    /// Waits until no other process that asks for the same has the file.
+    fn lock(&self) -> io::Result<()>;
+
+    fn unlock(&self) -> io::Result<()>;
+
+    /// Whoever may read the other file may read this one.
+    fn allow_as(&self, other: &Self) -> io::Result<()>;
+}
+
+/// Only the owner enters.
+pub const PRIVATE: u32 = 0o700;
+
+/// The folder that a path is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes a folder if it is absent, and what leads to it, open to its owner only.
 pub fn private_folder(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    Real.make_folder(path, PRIVATE)
 }
 
 /// Where the line that `end` stands in begins.
-pub fn line_begin(file: &RealFile, end: u64) -> io::Result<u64> {
+pub fn line_begin(file: &impl File, end: u64) -> io::Result<u64> {
     let (mut at, mut piece) = (end, [0; 4096]);
     while at > 0 {
         let from = at.saturating_sub(piece.len() as u64);
-        let piece = &mut piece[..(at - from) as usize];
-        file.read_exact_at(piece, from)?;
-        if let Some(found) = memchr::memrchr(b'\n', piece) {
+        let wanted = (at - from) as usize;
+        if file.read_at(from, &mut piece[..wanted])? < wanted {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(found) = memchr::memrchr(b'\n', &piece[..wanted]) {
             return Ok(from + found as u64 + 1);
         }
         at = from;
     }
     Ok(0)
+}
+
+/// A file as a stream: read from its beginning, or written at its end.
+pub struct Stream<F> {
+    pub file: F,
+    at: u64,
+}
+
+impl<F> Stream<F> {
+    pub fn new(file: F) -> Stream<F> {
+        Stream { file, at: 0 }
+    }
+}
+
+impl<F: File> Read for Stream<F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(self.at, into)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl<F: File> Write for Stream<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The machine's.
@@ -72,21 +135,24 @@ pub struct Real;
 impl Disk for Real {
     type File = RealFile;
 
+    fn now(&self) -> Time {
+        Time::now()
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(path)
     }
 
+    fn open(&self, path: &Path) -> io::Result<RealFile> {
+        RealFile::open(path)
+    }
+
     fn append(&self, path: &Path) -> io::Result<RealFile> {
-        use std::os::unix::fs::OpenOptionsExt;
-        if let Some(folder) = path.parent() {
-            private_folder(folder)?;
-        }
-        std::fs::OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
+        OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
     }
 
     fn create(&self, path: &Path) -> io::Result<RealFile> {
-        use std::os::unix::fs::OpenOptionsExt;
-        std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)
+        OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -97,12 +163,24 @@ impl Disk for Real {
         std::fs::remove_file(path)
     }
 
-    fn make_folder(&self, path: &Path) -> anyhow::Result<()> {
-        crate::ack::lock::make_folder(path)
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
+    }
+
+    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
+        if path.as_os_str().is_empty() || path.is_dir() {
+            return Ok(());
+        }
+        self.make_folder(folder_of(path), mode)?;
+        match DirBuilder::new().mode(mode).create(path) {
+            // another made it meanwhile
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.sync_folder(folder_of(path)),
+        }
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         match RealFile::open(path).and_then(|folder| folder.sync_all()) {
             // a folder that may be written to but not read, or of no disk
             Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {
@@ -111,11 +189,33 @@ impl Disk for Real {
             other => other,
         }
     }
+
+    fn is_at(&self, file: &RealFile, path: &Path) -> io::Result<bool> {
+        let ours = file.metadata()?;
+        match std::fs::metadata(path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl File for RealFile {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut count = 0;
+        while count < into.len() {
+            match FileExt::read_at(self, &mut into[count..], offset + count as u64) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -134,11 +234,15 @@ impl File for RealFile {
         RealFile::set_len(self, bytes)
     }
 
-    fn tail(&mut self, count: u64) -> io::Result<Vec<u8>> {
-        use std::os::unix::fs::FileExt;
-        let len = self.metadata()?.len();
-        let mut bytes = vec![0; len.min(count) as usize];
-        self.read_exact_at(&mut bytes, len.saturating_sub(count))?;
-        Ok(bytes)
+    fn lock(&self) -> io::Result<()> {
+        Ok(flock(self, FlockOperation::LockExclusive)?)
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        Ok(flock(self, FlockOperation::Unlock)?)
+    }
+
+    fn allow_as(&self, other: &RealFile) -> io::Result<()> {
+        self.set_permissions(other.metadata()?.permissions())
     }
 }

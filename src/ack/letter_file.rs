@@ -5,16 +5,11 @@
 //! itself is held for the time of each change, and whoever gets it looks whether the path still leads to the same
 //! file.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::Letter;
-use crate::disk::{Disk, Real, line_begin, private_folder};
-use crate::time::Time;
+use crate::disk::{Disk, File, Real, PRIVATE, Stream, folder_of, line_begin};
 
 /// Where letters go.
 pub trait Letters: Send {
@@ -34,47 +29,53 @@ pub struct Short {
 }
 
 #[derive(Debug)]
-pub struct LetterFile {
+pub struct LetterFile<D: Disk = Real> {
+    disk: D,
     path: PathBuf,
     bytes_max: u64,
-    file: Option<File>,
+    file: Option<D::File>,
 }
 
 impl LetterFile {
     pub fn new(path: PathBuf, bytes_max: u64) -> LetterFile {
-        LetterFile { path, bytes_max, file: None }
+        LetterFile::new_on(Real, path, bytes_max)
+    }
+}
+
+impl<D: Disk> LetterFile<D> {
+    pub fn new_on(disk: D, path: PathBuf, bytes_max: u64) -> LetterFile<D> {
+        LetterFile { disk, path, bytes_max, file: None }
     }
 
     /// The file that the path leads to now, locked until it is dropped or unlocked.
-    fn locked(&mut self) -> io::Result<&mut File> {
-        if let Some(folder) = self.path.parent() {
-            private_folder(folder)?;
-        }
+    fn locked(&mut self) -> io::Result<&mut D::File> {
         loop {
-            let file = match self.file.take() {
+            let mut file = match self.file.take() {
                 Some(file) => file,
-                None => {
-                    let opened =
-                        OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&self.path)?;
-                    // a new file is there after a power loss only if its name is
-                    sync_folder(&self.path)?;
-                    opened
-                }
+                None => self.open()?,
             };
-            flock(&file, FlockOperation::LockExclusive)?;
-            if is_at(&file, &self.path)? {
-                end_torn(&file)?;
+            file.lock()?;
+            if self.disk.is_at(&file, &self.path)? {
+                end_torn(&mut file)?;
                 return Ok(self.file.insert(file));
             }
         }
     }
 
+    fn open(&self) -> io::Result<D::File> {
+        let folder = folder_of(&self.path);
+        self.disk.make_folder(folder, PRIVATE)?;
+        let file = self.disk.append(&self.path)?;
+        // a new file is there after a power loss only if its name is
+        self.disk.sync_folder(folder)?;
+        Ok(file)
+    }
+
     fn write(&mut self, letters: &[&Letter]) -> Result<(), Short> {
-        let bytes_max = self.bytes_max;
+        let (bytes_max, time) = (self.bytes_max, self.disk.now().iso());
         let short = |why| Short { taken: 0, why };
         let file = self.locked().map_err(short)?;
-        let whole = file.metadata().map_err(short)?.len();
-        let time = Time::now().iso();
+        let whole = file.bytes().map_err(short)?;
         let (mut out, mut taken) = (Vec::new(), 0);
         for letter in letters {
             let before = out.len();
@@ -86,7 +87,9 @@ impl LetterFile {
             }
             taken += 1;
         }
-        if let Err(why) = file.write_all(&out).and_then(|()| synced(file)) {
+        if taken > 0
+            && let Err(why) = file.write_all(&out).and_then(|()| file.sync())
+        {
             // no half line may stay before what is written later
             let _ = file.set_len(whole);
             return Err(Short { taken: 0, why });
@@ -102,11 +105,11 @@ impl LetterFile {
     }
 }
 
-impl Letters for LetterFile {
+impl<D: Disk> Letters for LetterFile<D> {
     fn append(&mut self, letters: &[&Letter]) -> Result<(), Short> {
         let written = self.write(letters);
         if let Some(file) = &self.file
-            && flock(file, FlockOperation::Unlock).is_err()
+            && file.unlock().is_err()
         {
             // closing it gives the lock up too
             self.file = None;
@@ -119,71 +122,70 @@ impl Letters for LetterFile {
     }
 }
 
-fn synced(file: &File) -> io::Result<()> {
-    match file.sync_data() {
-        // a device keeps nothing
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        other => other,
-    }
-}
-
 /// Takes half a letter away from the end, which a kill has left there: it was never counted, so its event is read
 /// again. A whole one that only wants its line feed (edited by hand) gets it.
-fn end_torn(mut file: &File) -> io::Result<()> {
-    let length = file.metadata()?.len();
+fn end_torn(file: &mut impl File) -> io::Result<()> {
+    let length = file.bytes()?;
     let begin = line_begin(file, length)?;
     if begin == length {
         return Ok(());
     }
     let mut rest = vec![0; (length - begin) as usize];
-    file.read_exact_at(&mut rest, begin)?;
-    match serde_json::from_slice::<serde_json::Value>(&rest) {
+    let count = file.read_at(begin, &mut rest)?;
+    match serde_json::from_slice::<serde_json::Value>(&rest[..count]) {
         Ok(_) => file.write_all(b"\n"),
         Err(_) => file.set_len(begin),
-    }
-}
-
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let ours = file.metadata()?;
-    match std::fs::metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }
 
 /// Writes the file of letters anew, atomically: `change` gets each line and writes what is to stand for it. Nothing
 /// is appended meanwhile. False if there is no such file.
 pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<bool> {
+    rewrite_on(&Real, path, change)
+}
+
+/// As [`rewrite`], on any disk.
+pub fn rewrite_on<D: Disk>(
+    disk: &D,
+    path: &Path,
+    change: &mut dyn FnMut(&[u8], &mut Vec<u8>),
+) -> io::Result<bool> {
     loop {
-        let file = match File::open(path) {
+        let file = match disk.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        flock(&file, FlockOperation::LockExclusive)?;
-        if !is_at(&file, path)? {
+        file.lock()?;
+        if !disk.is_at(&file, path)? {
             continue;
         }
+        // locked until the new one has its place
+        let mut file = Stream::new(file);
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let new = PathBuf::from(name);
-        let written = copy(&file, &new, change).and_then(|()| std::fs::rename(&new, path));
+        let written = copy(disk, &mut file, &new, change).and_then(|()| disk.rename(&new, path));
         if written.is_err() {
             // half of it is of no use, and takes the room that is missing
-            let _ = std::fs::remove_file(&new);
+            let _ = disk.remove(&new);
         }
         written?;
-        sync_folder(path)?;
+        disk.sync_folder(folder_of(path))?;
         return Ok(true);
     }
 }
 
-fn copy(from: &File, to: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<()> {
-    let to = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(to)?;
+fn copy<D: Disk>(
+    disk: &D,
+    from: &mut Stream<D::File>,
+    to: &Path,
+    change: &mut dyn FnMut(&[u8], &mut Vec<u8>),
+) -> io::Result<()> {
+    let to = disk.create(to)?;
     // whoever was let read it goes on to
-    to.set_permissions(from.metadata()?.permissions())?;
-    let (mut from, mut to) = (BufReader::new(from), BufWriter::new(to));
+    to.allow_as(&from.file)?;
+    let (mut from, mut to) = (BufReader::new(from), BufWriter::new(Stream::new(to)));
     let (mut line, mut out) = (Vec::new(), Vec::new());
     while from.read_until(b'\n', &mut line)? > 0 {
         change(&line, &mut out);
@@ -191,18 +193,14 @@ fn copy(from: &File, to: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> 
         line.clear();
         out.clear();
     }
-    to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
-}
-
-/// Puts on the disk that a file has come or gone.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    Real.sync_folder(path.parent().unwrap_or(Path::new("")))
+    to.into_inner().map_err(io::IntoInnerError::into_error)?.file.sync()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ack::letter::tests::sample;
+    use crate::time::Time;
 
     fn lines(path: &Path) -> usize {
         std::fs::read_to_string(path).map_or(0, |text| text.lines().count())

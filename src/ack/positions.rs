@@ -17,7 +17,7 @@ use anyhow::Context;
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
-use crate::disk::{Disk, File, Real};
+use crate::disk::{Disk, File, PRIVATE, Real};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 use crate::time::Time;
 
@@ -125,7 +125,7 @@ impl<D: Disk> Store<D> {
     pub fn write(&self) -> anyhow::Result<()> {
         let path = Store::path(&self.state);
         let whole = || format!("cannot write {}", path.display());
-        self.disk.make_folder(&self.state)?;
+        self.disk.make_folder(&self.state, PRIVATE).with_context(whole)?;
         let text = text(&mut self.saved());
         let draft = self.state.join("positions.json.new");
         let written = self

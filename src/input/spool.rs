@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::Given;
 use crate::ack::kept::{Held, Spool};
-use crate::ack::letter_file::sync_folder;
+use crate::disk::{Disk, Real, folder_of};
 use crate::batch::Source;
 use crate::codec::{Block, TooLong};
 use crate::time::Time;
@@ -50,7 +50,7 @@ pub fn write(folder: &Path, held: &[Arc<Held>]) -> io::Result<Option<Written>> {
         let _ = std::fs::remove_file(&new);
     }
     let records = written?;
-    sync_folder(&path)?;
+    Real.sync_folder(folder_of(&path))?;
     Ok(Some(Written { path, records }))
 }
 
@@ -101,7 +101,7 @@ pub fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Removes a spool of which all is settled.
 pub fn remove(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path).and_then(|()| sync_folder(path)) {
+    if let Err(error) = std::fs::remove_file(path).and_then(|()| Real.sync_folder(folder_of(path))) {
         tracing::error!(path = %path.display(), %error, "a spool that was sent cannot be removed: it will be sent again");
     }
 }

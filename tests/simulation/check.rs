@@ -1,7 +1,6 @@
 //! What must hold: at each save, at the end of each life, and at the very end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use onceline::ack::Summary;
@@ -25,26 +24,48 @@ pub struct Outcome {
     pub is_abandoned: bool,
 }
 
-/// Dead letters that are sure to stay: by the line's number, its reason and places. None if one cannot be read.
+/// The letters in one file, as far as it was read.
+#[derive(Default)]
+struct Read {
+    bytes: usize,
+    letters: Vec<(u64, String, u64)>,
+}
+
+/// What was read of files of letters before, by their numbers.
+#[derive(Default)]
+pub struct Known(BTreeMap<u64, Read>);
+
+/// Dead letters that are sure to stay: by the line's number, its reason and places.
 pub fn letters(world: &World) -> Letters {
-    let text = world.disk.synced(Path::new(LETTERS));
     let mut letters = Letters::new();
-    let mut from = 0;
-    // half a one at the end is taken away before the next is written
-    for end in memchr::memchr_iter(b'\n', &text) {
-        let line = &text[from..end];
-        from = end + 1;
-        let Some((n, reason, offset)) = letter(line) else {
-            world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line)));
-            continue;
-        };
-        let entry = letters.entry(n).or_insert_with(|| (reason.clone(), BTreeSet::new()));
-        if entry.0 != reason {
-            world.clock.wrong(format!("line {n} has dead letters of two reasons, {} and {reason}", entry.0));
+    let mut known = lock(&world.letters);
+    let mut before = std::mem::take(&mut known.0);
+    for (file, text) in world.disk.synced(LETTERS) {
+        let read = before.remove(&file).filter(|read| read.bytes <= text.len()).unwrap_or_default();
+        let read = known.0.entry(file).or_insert(read);
+        read.go_on(world, &text);
+        for (n, reason, offset) in &read.letters {
+            let entry = letters.entry(*n).or_insert_with(|| (reason.clone(), BTreeSet::new()));
+            if entry.0 != *reason {
+                world.clock.wrong(format!("line {n} has dead letters of two reasons, {} and {reason}", entry.0));
+            }
+            entry.1.insert(*offset);
         }
-        entry.1.insert(offset);
     }
     letters
+}
+
+impl Read {
+    /// Half a letter at the end is taken away before the next is written.
+    fn go_on(&mut self, world: &World, text: &[u8]) {
+        for line in text[self.bytes..].split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            self.bytes += line.len();
+            match letter(line) {
+                Some(letter) => self.letters.push(letter),
+                None => world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line))),
+            }
+        }
+    }
 }
 
 fn letter(line: &[u8]) -> Option<(u64, String, u64)> {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use onceline::disk;
+use onceline::time::Time;
 
+use crate::saves::STATE;
 use crate::scenario::{Fault, Trouble};
 use crate::world::{Clock, lock};
 
@@ -59,10 +61,30 @@ impl Disk {
         Disk { state: Arc::new(Mutex::new(state)), clock }
     }
 
-    /// What would be read of a file after a power loss now, if it is sure.
-    pub fn synced(&self, path: &Path) -> Vec<u8> {
+    /// What would be read after a power loss now, as far as it is sure: of each file whose path begins so, that is
+    /// not in the making, under its number.
+    pub fn synced(&self, begin: &str) -> Vec<(u64, Vec<u8>)> {
         let state = lock(&self.state);
-        state.lasting.get(path).and_then(|inode| state.nodes.get(inode)).map(|n| n.synced.clone()).unwrap_or_default()
+        let is_wanted = |path: &&PathBuf| {
+            let path = path.to_string_lossy();
+            path.starts_with(begin) && !path.ends_with(".new")
+        };
+        let files = state.lasting.iter().filter(|(path, _)| is_wanted(path));
+        let files: BTreeMap<Inode, Vec<u8>> =
+            files.map(|(_, inode)| (*inode, state.nodes[inode].synced.clone())).collect();
+        files.into_iter().collect()
+    }
+
+    /// Somebody else moves a file that has something in it.
+    pub fn move_away(&self, from: &Path, to: &Path) {
+        let mut state = lock(&self.state);
+        if let Some(inode) = state.names.get(from).copied()
+            && !state.nodes[&inode].bytes.is_empty()
+        {
+            state.name(to, Some(inode));
+            state.name(from, None);
+            self.clock.note("moved away", inode);
+        }
     }
 
     /// The process is gone: what it wrote stays, or with the power gone, only what was synced and some of the rest.
@@ -79,6 +101,10 @@ impl Disk {
                 };
             }
             *names = lasting.clone();
+            // what stands in a folder that was lost is lost
+            while let Some(lost) = names.keys().find(|path| !is_in(names, path)).cloned() {
+                names.remove(&lost);
+            }
             for node in nodes.values_mut().filter(|node| node.bytes != node.synced) {
                 let same = node.bytes.iter().zip(&node.synced).take_while(|(a, b)| a == b).count();
                 let kept = match node.bytes.len() > same {
@@ -120,6 +146,11 @@ impl Disk {
     }
 }
 
+fn is_in(names: &BTreeMap<PathBuf, Inode>, path: &Path) -> bool {
+    let folder = disk::folder_of(path);
+    folder == Path::new(STATE) || names.contains_key(folder)
+}
+
 impl State {
     fn node(&mut self) -> Inode {
         self.next += 1;
@@ -139,11 +170,21 @@ impl State {
 impl disk::Disk for Disk {
     type File = Open;
 
+    fn now(&self) -> Time {
+        self.clock.time()
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.operation("read", 0, false)?;
         let state = lock(&self.state);
         let inode = state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(state.nodes[inode].bytes.clone())
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Open> {
+        self.operation("open", 0, false)?;
+        let inode = *lock(&self.state).names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Open { disk: self.clone(), inode })
     }
 
     fn append(&self, path: &Path) -> io::Result<Open> {
@@ -152,6 +193,10 @@ impl disk::Disk for Disk {
         let inode = match state.names.get(path) {
             Some(inode) => *inode,
             None => {
+                let folder = disk::folder_of(path);
+                if folder != Path::new(STATE) && !state.names.contains_key(folder) {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
                 let inode = state.node();
                 state.name(path, Some(inode));
                 inode
@@ -187,8 +232,27 @@ impl disk::Disk for Disk {
         Ok(())
     }
 
-    fn make_folder(&self, _path: &Path) -> anyhow::Result<()> {
-        Ok(())
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        self.operation("list", 0, false)?;
+        let state = lock(&self.state);
+        match folder == Path::new(STATE) || state.names.contains_key(folder) {
+            true => Ok(state.names.keys().filter(|path| path.parent() == Some(folder)).cloned().collect()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
+        if path == Path::new(STATE) || lock(&self.state).names.contains_key(path) {
+            return Ok(());
+        }
+        let above = disk::folder_of(path);
+        self.make_folder(above, mode)?;
+        self.operation("make folder", 0, true)?;
+        let mut state = lock(&self.state);
+        let inode = state.node();
+        state.name(path, Some(inode));
+        drop(state);
+        self.sync_folder(above)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
@@ -202,6 +266,11 @@ impl disk::Disk for Disk {
             };
         }
         Ok(())
+    }
+
+    fn is_at(&self, file: &Open, path: &Path) -> io::Result<bool> {
+        self.operation("look", 0, false)?;
+        Ok(lock(&self.state).names.get(path) == Some(&file.inode))
     }
 }
 
@@ -243,10 +312,25 @@ impl disk::File for Open {
         Ok(())
     }
 
-    fn tail(&mut self, count: u64) -> io::Result<Vec<u8>> {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.disk.operation("read", 0, false)?;
         let state = lock(&self.disk.state);
-        let bytes = &state.nodes[&self.inode].bytes;
-        Ok(bytes[bytes.len() - bytes.len().min(count as usize)..].to_vec())
+        let bytes = state.nodes[&self.inode].bytes.get(offset as usize..).unwrap_or_default();
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    /// Nobody else runs between two waits.
+    fn lock(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn allow_as(&self, _other: &Open) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,14 +1,12 @@
 //! One life of the process: the pipeline's own code from reading to the fates, over the simulated disk and engine.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use onceline::ack::{self, Acks, GROUP_MAX, Message, Saving, Settled, Shared, Summary};
-use onceline::disk::{Disk as _, File as _};
+use onceline::ack::{self, Acks, GROUP_MAX, Letter, LetterFile, Letters, Message, Saving, Settled, Shared, Summary};
 use onceline::input::budget::Budget;
 use onceline::input::follow::Lanes;
 use onceline::input::follow::machine::{Hint, Machine, Rules};
@@ -19,11 +17,11 @@ use onceline::output::{self, Config, Phase, Slots};
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::run::Worker;
 use onceline::pool::Pool;
-use onceline::time::Time;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::check;
+use crate::disk::Disk;
 use crate::logs;
 use crate::saves;
 use crate::scenario::Scenario;
@@ -295,7 +293,8 @@ impl Life<'_> {
     /// What is settled: letters, then counts and positions.
     async fn tell(&self, messages: Receiver<Message>, mut saving: Saving) -> Result<(), Crashed> {
         let world = self.world;
-        let mut letters = LetterFile { disk: world.disk.clone(), file: None };
+        let bytes_max = world.scenario.letters_bytes_max;
+        let mut letters = LetterFile::new_on(world.disk.clone(), LETTERS.into(), bytes_max);
         let mut quiet = 1;
         loop {
             let is_over = match messages.try_recv() {
@@ -340,10 +339,13 @@ impl Life<'_> {
         Ok(())
     }
 
-    async fn group(&self, mut group: Vec<Settled>, letters: &mut LetterFile) -> Result<(), Crashed> {
+    async fn group(&self, mut group: Vec<Settled>, letters: &mut LetterFile<Disk>) -> Result<(), Crashed> {
         ack::complete(&mut group);
-        let now = Time::new(1_772_000_000 + self.world.clock.now().as_secs() as i64, 0);
-        while letters.append(&group, now).is_err() {
+        let all: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
+        let mut rest = all.as_slice();
+        while !rest.is_empty() {
+            let Err(short) = letters.append(rest) else { break };
+            rest = &rest[short.taken..];
             self.world.clock.step("letters wait", 0)?;
             if *self.phases.borrow() == Phase::Abandon {
                 self.shared.count_unsettled(&group);
@@ -355,41 +357,6 @@ impl Life<'_> {
         self.world.clock.step("counted", group.len() as u64)?;
         check::counts(self.world, &self.counts().0);
         Ok(())
-    }
-}
-
-/// The file of dead letters on the simulated disk: as the real one, without its lock and its limit.
-struct LetterFile {
-    disk: crate::disk::Disk,
-    file: Option<<crate::disk::Disk as onceline::disk::Disk>::File>,
-}
-
-impl LetterFile {
-    fn append(&mut self, group: &[Settled], now: Time) -> std::io::Result<()> {
-        let mut out = Vec::new();
-        group.iter().flat_map(|end| &end.letters).for_each(|letter| letter.write(&now.iso(), &mut out));
-        if out.is_empty() {
-            return Ok(());
-        }
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => {
-                let mut file = self.disk.append(Path::new(LETTERS))?;
-                self.disk.sync_folder(Path::new("/state"))?;
-                // half a letter that a crash left
-                let text = file.tail(file.bytes()?)?;
-                let whole = memchr::memrchr(b'\n', &text).map_or(0, |at| at + 1);
-                file.set_len(whole as u64)?;
-                self.file.insert(file)
-            }
-        };
-        let whole = file.bytes()?;
-        let written = file.write_all(&out).and_then(|()| file.sync());
-        if written.is_err() {
-            // no half line may stay before what is written later
-            let _ = file.set_len(whole);
-        }
-        written
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::read::{Options, read};
@@ -11,10 +12,10 @@ use onceline::time::Time;
 use crate::check;
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::life::{Ended, Order, live};
+use crate::life::{Ended, LETTERS, Order, live};
 use crate::logs::Logs;
 use crate::saves;
-use crate::scenario::{End, Scenario};
+use crate::scenario::{End, LETTERS_BYTES_MAX, Scenario};
 use crate::world::{Clock, World, lock};
 use crate::writer;
 
@@ -85,6 +86,7 @@ pub fn run(seed: u64) -> Outcome {
             logs: Logs::new(&scenario, clock.clone()),
             engine: Engine::new(&scenario, clock.clone()),
             lines: Default::default(),
+            letters: Default::default(),
             clock,
             scenario,
         });
@@ -101,6 +103,7 @@ pub fn run(seed: u64) -> Outcome {
 
 async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
     tokio::spawn(writer::write(world.clone()));
+    tokio::spawn(make_room(world.clone()));
     let mut crashes = Vec::new();
     let mut ends = world.scenario.ends.clone();
     ends.reverse();
@@ -137,6 +140,14 @@ async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
     world.clock.begin(None);
     live(world, pipeline, Order { stop: None, kill_after: None, from_start: true }).await;
     check::replay(world, &before);
+}
+
+/// Somebody who moves the file of dead letters away, where it must not grow.
+async fn make_room(world: Arc<World>) {
+    for count in (0u64..).take_while(|_| world.scenario.letters_bytes_max < LETTERS_BYTES_MAX) {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        world.disk.move_away(Path::new(LETTERS), Path::new(&format!("{LETTERS}.{count}")));
+    }
 }
 
 fn pipeline(scenario: &Scenario) -> Pipeline {

@@ -15,6 +15,8 @@ pub struct Scenario {
     pub batch_bytes: usize,
     pub bytes_in_flight_max: usize,
     pub slots: usize,
+    /// The file of dead letters takes no more; where that is little, somebody moves it away now and then.
+    pub letters_bytes_max: u64,
     /// The engine takes no request that is larger.
     pub request_bytes_max: usize,
     pub request_timeout: Duration,
@@ -127,6 +129,9 @@ pub enum End {
 /// The services in the lines, and so the indices.
 pub const APPS: [&str; 3] = ["web", "db", "queue"];
 
+/// More than there can be.
+pub const LETTERS_BYTES_MAX: u64 = 1 << 30;
+
 pub const LINE_BYTES_MAX: usize = 12 << 10;
 
 impl Scenario {
@@ -150,6 +155,7 @@ impl Scenario {
             batch_bytes: 1 << rng.usize(8..14),
             bytes_in_flight_max: if rng.u8(..3) == 0 { 4 << 10 } else { 64 << 20 },
             slots: rng.usize(1..9),
+            letters_bytes_max: if rng.u8(..4) == 0 { 1 << rng.u32(12..16) } else { LETTERS_BYTES_MAX },
             request_bytes_max: 1 << rng.usize(13..16),
             request_timeout,
             retry_wait_max,

@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onceline::time::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::check;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::logs::Logs;
@@ -23,6 +25,7 @@ pub struct World {
     pub logs: Logs,
     pub engine: Engine,
     pub lines: Mutex<Lines>,
+    pub letters: Mutex<check::Known>,
     pub clock: Clock,
 }
 
@@ -59,6 +62,12 @@ impl Clock {
 
     pub fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// As a machine's clock tells it.
+    pub fn time(&self) -> Time {
+        let now = self.now();
+        Time::new(1_772_000_000 + now.as_secs() as i64, now.subsec_nanos())
     }
 
     /// Notes something that happens, whoever does it.
