@@ -145,11 +145,7 @@ pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::
 }
 
 /// As [`rewrite`], on any disk.
-pub fn rewrite_on<D: Disk>(
-    disk: &D,
-    path: &Path,
-    change: &mut dyn FnMut(&[u8], &mut Vec<u8>),
-) -> io::Result<bool> {
+pub fn rewrite_on<D: Disk>(disk: &D, path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<bool> {
     loop {
         let file = match disk.open(path) {
             Ok(file) => file,

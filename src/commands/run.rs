@@ -13,6 +13,7 @@ use clap::Args;
 use onceline::ack::kept::Kept;
 use onceline::ack::lock::StateLock;
 use onceline::ack::{Shared, Summary, counted};
+use onceline::disk::Real;
 use onceline::input::lines::Rest;
 use onceline::input::spool::Written;
 use onceline::output::{self, Phase, Phases};
@@ -268,9 +269,7 @@ impl Place {
             if let Err(error) = keep(&kept, &plan.pipeline.spool, crew) {
                 return self.end(crew, &plan, &kept, vec![error]);
             }
-            // what was not settled comes again
-            let counts = &mut self.shared.lock().0;
-            counts.tally.events_in -= counts.unsettled();
+            self.shared.forget_unsettled();
         }
     }
 
@@ -339,7 +338,7 @@ impl Place {
 fn keep(kept: &Kept, folder: &Path, crew: &Crew) -> anyhow::Result<Option<Written>> {
     let mut is_said = false;
     loop {
-        match kept.write(folder) {
+        match kept.write(&Real, folder) {
             Ok(written) => return Ok(written),
             Err(error) if crew.is_hurried() => {
                 let lost = format!(

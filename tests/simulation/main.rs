@@ -7,11 +7,14 @@
 mod check;
 mod disk;
 mod engine;
+mod input;
 mod life;
 mod logs;
+mod pipe;
 mod run;
 mod saves;
 mod scenario;
+mod session;
 mod world;
 mod writer;
 

@@ -14,6 +14,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::life::{Ended, LETTERS, Order, live};
 use crate::logs::Logs;
+use crate::pipe::{PIPE, Pipe};
 use crate::saves;
 use crate::scenario::{End, LETTERS_BYTES_MAX, Scenario};
 use crate::world::{Clock, World, lock};
@@ -28,13 +29,20 @@ pub struct Outcome {
 }
 
 /// What all runs did.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Counts {
     pub lines: u64,
+    pub stdin_lines: u64,
+    /// Lines destroyed, or read by a process that was killed, before they had their fate.
+    pub lost: u64,
     pub documents: u64,
     pub requests: u64,
     pub crashes: u64,
     pub stops: u64,
+    /// Pipelines that replaced another.
+    pub reloads: u64,
+    /// Records in spools.
+    pub kept: u64,
     /// Lines of other indices written while one took nothing.
     pub unhindered: u64,
     pub hours: f64,
@@ -43,20 +51,25 @@ pub struct Counts {
 impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.lines += other.lines;
+        self.stdin_lines += other.stdin_lines;
+        self.lost += other.lost;
         self.documents += other.documents;
         self.requests += other.requests;
         self.crashes += other.crashes;
         self.stops += other.stops;
+        self.reloads += other.reloads;
+        self.kept += other.kept;
         self.unhindered += other.unhindered;
         self.hours += other.hours;
     }
 
     pub fn words(&self) -> String {
-        let Counts { lines, documents, requests, crashes, stops, unhindered, hours } = self;
+        let Counts { lines, stdin_lines, lost, documents, requests, crashes, stops, .. } = self;
+        let Counts { reloads, kept, unhindered, hours, .. } = self;
         format!(
-            "{lines} lines, {documents} documents, {requests} requests, {crashes} crashes, {stops} stops, \
-             {unhindered} lines not hindered by another index in trouble, \
-             {hours:.1} simulated hours"
+            "{lines} lines, {stdin_lines} of them on standard input, {lost} destroyed, {documents} documents, \
+             {requests} requests, {crashes} crashes, {stops} stops, {kept} records in spools, {reloads} reloads, \
+             {unhindered} lines not hindered by another index in trouble, {hours:.1} simulated hours"
         )
     }
 }
@@ -76,7 +89,7 @@ impl Outcome {
 pub fn run(seed: u64) -> Outcome {
     fastrand::seed(seed);
     let scenario = Scenario::new(seed);
-    let pipeline = pipeline(&scenario);
+    let pipelines: Vec<Pipeline> = scenario.plans.iter().map(|plan| pipeline(&plan.pipeline)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime of one thread");
     runtime.block_on(async {
@@ -84,15 +97,20 @@ pub fn run(seed: u64) -> Outcome {
         let world = Arc::new(World {
             disk: Disk::new(seed, scenario.faults.clone(), clock.clone()),
             logs: Logs::new(&scenario, clock.clone()),
+            pipe: Pipe::default(),
             engine: Engine::new(&scenario, clock.clone()),
             lines: Default::default(),
             letters: Default::default(),
+            counts: Default::default(),
             clock,
             scenario,
         });
-        let mut counts = Counts::default();
-        through(&world, &pipeline, &mut counts).await;
-        counts.lines = lock(&world.lines).all.len() as u64;
+        through(&world, &pipelines).await;
+        let mut counts = lock(&world.counts).clone();
+        let lines = lock(&world.lines);
+        (counts.lines, counts.lost) = (lines.all.len() as u64, lines.lost.len() as u64);
+        counts.stdin_lines = lines.of(PIPE).count() as u64;
+        drop(lines);
         counts.documents = world.engine.docs().len() as u64;
         counts.requests = world.engine.requests();
         counts.hours = world.clock.now().as_secs_f64() / 3600.0;
@@ -101,7 +119,7 @@ pub fn run(seed: u64) -> Outcome {
     })
 }
 
-async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
+async fn through(world: &Arc<World>, pipelines: &[Pipeline]) {
     tokio::spawn(writer::write(world.clone()));
     tokio::spawn(make_room(world.clone()));
     let mut crashes = Vec::new();
@@ -117,10 +135,10 @@ async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
             None => (None, None, None, false),
         };
         world.clock.begin(steps);
-        let ended = live(world, pipeline, Order { stop, kill_after, from_start: false }).await;
+        let ended = live(world, pipelines, Order { stop, kill_after, from_start: false }).await;
         match ended {
-            Ended::Crashed => counts.crashes += 1,
-            Ended::Stopped => counts.stops += 1,
+            Ended::Crashed => lock(&world.counts).crashes += 1,
+            Ended::Stopped => lock(&world.counts).stops += 1,
         }
         crashes.push(world.clock.now());
         world.disk.recover(power_lost && ended == Ended::Crashed);
@@ -135,10 +153,11 @@ async fn through(world: &Arc<World>, pipeline: &Pipeline, counts: &mut Counts) {
         check::places_at_the_end(world, &watched.store.positions());
     }
     check::fates(world);
-    counts.unhindered = check::others_went_on(world, &crashes);
+    let unhindered = check::others_went_on(world, &crashes);
+    lock(&world.counts).unhindered = unhindered;
     let before = world.engine.docs();
     world.clock.begin(None);
-    live(world, pipeline, Order { stop: None, kill_after: None, from_start: true }).await;
+    live(world, pipelines, Order { from_start: true, ..Order::default() }).await;
     check::replay(world, &before);
 }
 
@@ -150,9 +169,9 @@ async fn make_room(world: Arc<World>) {
     }
 }
 
-fn pipeline(scenario: &Scenario) -> Pipeline {
+fn pipeline(text: &str) -> Pipeline {
     let options =
         Options { now: Some(Time::new(1_772_366_400, 0)), state: Some("/state".into()), ..Options::default() };
-    let (plan, report) = read(Path::new("simulation.toml"), scenario.pipeline.as_bytes(), &options, &|_| None);
-    plan.unwrap_or_else(|| panic!("{}\n{}", scenario.pipeline, report.render(false))).pipeline
+    let (plan, report) = read(Path::new("simulation.toml"), text.as_bytes(), &options, &|_| None);
+    plan.unwrap_or_else(|| panic!("{}\n{}", text, report.render(false))).pipeline
 }

@@ -13,6 +13,8 @@ use crate::check;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::logs::Logs;
+use crate::pipe::Pipe;
+use crate::run::Counts;
 use crate::scenario::Scenario;
 use crate::writer::Lines;
 
@@ -23,10 +25,22 @@ pub struct World {
     pub scenario: Scenario,
     pub disk: Disk,
     pub logs: Logs,
+    pub pipe: Pipe,
     pub engine: Engine,
     pub lines: Mutex<Lines>,
     pub letters: Mutex<check::Known>,
+    pub counts: Mutex<Counts>,
     pub clock: Clock,
+}
+
+impl World {
+    /// A life has ended: of standard input a kill may lose what had been read.
+    pub fn pipe_ended(&self, is_killed: bool) {
+        let places = self.pipe.ended(is_killed);
+        if is_killed {
+            lock(&self.lines).killed(places, self);
+        }
+    }
 }
 
 /// Simulated time, the steps taken in it, and what was found wrong.
