@@ -1,6 +1,6 @@
 //! Dead letters as they stand in their file: read one by one, and written back.
 
-use std::fs::File;
+use std::fs::File as RealFile;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
+use crate::disk::{Disk, File, Real, Stream};
 use crate::json;
 
 /// What is needed of a letter to count it, to choose it and to send it again.
@@ -65,22 +66,28 @@ fn record(line: &[u8], letter: &Value) -> Option<Vec<u8>> {
 }
 
 /// The lines of a file of letters, as it was when it was opened.
-pub struct Lines {
-    file: io::Take<BufReader<File>>,
+pub struct Lines<D: Disk = Real> {
+    file: io::Take<BufReader<Stream<D::File>>>,
 }
 
 impl Lines {
     pub fn open(path: &Path) -> io::Result<Lines> {
-        let file = File::open(path)?;
-        // nothing half of a letter that is being written
-        flock(&file, FlockOperation::LockShared)?;
-        let bytes = file.metadata()?.len();
-        flock(&file, FlockOperation::Unlock)?;
-        Ok(Lines { file: io::Read::take(BufReader::new(file), bytes) })
+        Lines::open_on(&Real, path)
     }
 }
 
-impl Iterator for Lines {
+impl<D: Disk> Lines<D> {
+    pub fn open_on(disk: &D, path: &Path) -> io::Result<Lines<D>> {
+        let file = disk.open(path)?;
+        // nothing half of a letter that is being written
+        file.lock()?;
+        let bytes = file.bytes()?;
+        file.unlock()?;
+        Ok(Lines { file: io::Read::take(BufReader::new(Stream::new(file)), bytes) })
+    }
+}
+
+impl<D: Disk> Iterator for Lines<D> {
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -95,7 +102,7 @@ impl Iterator for Lines {
 
 /// Held by who takes letters out of a file, so that two do not send the same ones.
 #[derive(Debug)]
-pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as long as it is open")] File);
+pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as long as it is open")] RealFile);
 
 impl Claim {
     /// None if another process has it.
@@ -103,7 +110,7 @@ impl Claim {
         use std::os::unix::fs::OpenOptionsExt;
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        let mut options = File::options();
+        let mut options = RealFile::options();
         let file = options.create(true).truncate(false).write(true).mode(0o600).open(PathBuf::from(name))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Claim(file))),

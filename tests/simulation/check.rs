@@ -29,7 +29,7 @@ pub struct Outcome {
 #[derive(Default)]
 struct Read {
     bytes: usize,
-    letters: Vec<(u64, String, u64)>,
+    letters: Vec<(u64, Of)>,
     /// Of records that are pieces of lines, as they were read.
     pieces: Vec<String>,
 }
@@ -52,15 +52,25 @@ fn letters_and_pieces(world: &World) -> (Letters, Vec<String>) {
         let read = known.0.entry(file).or_insert(read);
         read.go_on(world, &text);
         pieces.extend_from_slice(&read.pieces);
-        for (n, reason, offset) in &read.letters {
-            let entry = letters.entry(*n).or_insert_with(|| (reason.clone(), BTreeSet::new()));
-            if !entry.0.contains(reason.as_str()) {
-                entry.0 = format!("{} and {reason}", entry.0);
-            }
-            entry.1.insert(*offset);
+        for (n, of) in &read.letters {
+            letters.entry(*n).or_default().add(of);
         }
     }
     (letters, pieces)
+}
+
+impl Of {
+    /// One more of the same line.
+    fn add(&mut self, other: &Of) {
+        if !self.reason.is_empty() && self.reason != other.reason {
+            self.reason = format!("{} and {}", self.reason, other.reason);
+        } else {
+            self.reason.clone_from(&other.reason);
+        }
+        self.places.extend(&other.places);
+        self.attempts = self.attempts.max(other.attempts);
+        self.is_cut |= other.is_cut;
+    }
 }
 
 impl Read {
@@ -69,7 +79,7 @@ impl Read {
         for line in text[self.bytes..].split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             self.bytes += line.len();
             match letter(line) {
-                Some(Named::Line(n, reason, offset)) => self.letters.push((n, reason, offset)),
+                Some(Named::Line(n, of)) => self.letters.push((n, of)),
                 Some(Named::Piece(text)) => self.pieces.push(text),
                 None => {
                     world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line)))
@@ -81,7 +91,7 @@ impl Read {
 
 /// What a letter is of.
 enum Named {
-    Line(u64, String, u64),
+    Line(u64, Of),
     /// A piece of a line without its beginning.
     Piece(String),
 }
@@ -95,7 +105,10 @@ fn letter(line: &[u8]) -> Option<Named> {
         },
         event => event["n"].as_u64()?,
     };
-    Some(Named::Line(n, letter["reason"].as_str()?.to_string(), letter["source"]["offset"].as_u64()?))
+    let reason = letter["reason"].as_str()?.to_string();
+    let places = [letter["source"]["offset"].as_u64()?].into();
+    let (attempts, is_cut) = (letter["attempts"].as_u64()?, letter["cut"] == true);
+    Some(Named::Line(n, Of { reason, places, attempts, is_cut }))
 }
 
 /// No position may pass a line that has no fate that lasts.
@@ -119,7 +132,22 @@ pub fn positions(world: &World, positions: &[Position], when: &str) {
     }
 }
 
-type Letters = BTreeMap<u64, (String, BTreeSet<u64>)>;
+/// The letters of one line.
+#[derive(Clone, Debug, Default)]
+pub struct Of {
+    pub reason: String,
+    places: BTreeSet<u64>,
+    /// The most that one of them has.
+    attempts: u64,
+    is_cut: bool,
+}
+
+pub type Letters = BTreeMap<u64, Of>;
+
+/// The reason of a line's letter, as the engine is now.
+fn reason(world: &World, kind: Kind) -> Option<&'static str> {
+    kind.reason().filter(|_| kind != Kind::Mapping || !world.engine.is_mended())
+}
 
 fn wrong_place(world: &World, lines: &Lines, text: Text, offset: u64, known: &mut Option<Letters>) -> Option<String> {
     for line in lines.of(text).take_while(|line| line.start < offset) {
@@ -138,6 +166,7 @@ fn has_fate(world: &World, lines: &Lines, line: &Line, letters: &Letters) -> boo
     match line.kind {
         Kind::Debug => true,
         Kind::Good => is_stored(world, lines, line),
+        Kind::Mapping if world.engine.is_stored(line.n) => true,
         _ => letters.contains_key(&line.n) || line.kind == Kind::Mapping && is_overtaken(world, lines, line),
     }
 }
@@ -210,10 +239,12 @@ pub fn fates(world: &World) {
         let may_be_none = is_stale || is_free(world, &lines, line);
         if cut.contains(&line.n) {
             // what became of its pieces is looked at below
-        } else if letter.map(|letter| letter.0.as_str()) != line.kind.reason() && !(letter.is_none() && may_be_none) {
+        } else if letter.map(|letter| letter.reason.as_str()) != reason(world, line.kind)
+            && !(letter.is_none() && may_be_none)
+        {
             world.clock.wrong(format!("line {}, {:?}, has the letter {letter:?}", line.n, line.kind));
         }
-        if line.kind == Kind::Good {
+        if reason(world, line.kind).is_none() && line.kind != Kind::Debug {
             let name = match world.scenario.shape {
                 Shape::Key => format!("{}/{}", APPS[line.app], line.key),
                 Shape::Line { .. } => format!("{}/{}", APPS[line.app], line.n),
@@ -245,6 +276,32 @@ pub fn fates(world: &World) {
         world.clock.wrong(format!("a dead letter of line {n}, which was never complete"));
     }
     pieces_of_lines(world, &letters, pieces);
+}
+
+/// While letters are sent again, each line is still a document or a letter.
+pub fn letters_have_fates(world: &World) {
+    let lines = lock(&world.lines);
+    let letters = letters(world);
+    for line in lines.all.iter().filter(|line| !is_free(world, &lines, line)) {
+        if !has_fate(world, &lines, line, &letters) {
+            return world.clock.wrong(format!("line {}, {:?}, was lost by a replay", line.n, line.kind));
+        }
+    }
+}
+
+/// After a replay that came to its end: what failed again has its count raised, and nothing else became a letter.
+pub fn sent_again(world: &World, before: &Letters) {
+    let after = letters(world);
+    for (n, of) in &after {
+        let Some(was) = before.get(n) else {
+            world.clock.wrong(format!("line {n} became a letter by a replay"));
+            continue;
+        };
+        // of a line that is too long nothing can be sent
+        if of.attempts <= was.attempts && !of.is_cut {
+            world.clock.wrong(format!("the letter of line {n} was tried {} times, then {}", was.attempts, of.attempts));
+        }
+    }
 }
 
 /// Pieces of lines that several processes read are events of their own, and each is there.

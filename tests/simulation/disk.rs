@@ -10,7 +10,7 @@ use onceline::disk;
 use onceline::time::Time;
 
 use crate::saves::STATE;
-use crate::scenario::{Fault, Trouble};
+use crate::scenario::Trouble;
 use crate::world::{Clock, lock};
 
 type Inode = u64;
@@ -23,7 +23,6 @@ pub struct Disk {
 
 struct State {
     rng: Rng,
-    faults: Vec<Fault>,
     nodes: BTreeMap<Inode, Node>,
     next: Inode,
     names: BTreeMap<PathBuf, Inode>,
@@ -47,10 +46,9 @@ pub struct Open {
 }
 
 impl Disk {
-    pub fn new(seed: u64, faults: Vec<Fault>, clock: Clock) -> Disk {
+    pub fn new(seed: u64, clock: Clock) -> Disk {
         let state = State {
             rng: Rng::with_seed(seed ^ 0xd15c_0000),
-            faults,
             nodes: BTreeMap::new(),
             next: 100,
             names: BTreeMap::new(),
@@ -132,15 +130,12 @@ impl Disk {
         if !is_write {
             return Ok(());
         }
-        let now = self.clock.now();
-        let mut state = lock(&self.state);
-        let State { rng, faults, .. } = &mut *state;
-        for fault in faults.iter().filter(|fault| fault.time.contains(&now)) {
-            match fault.kind {
-                Trouble::Full => return Err(io::ErrorKind::StorageFull.into()),
-                Trouble::WriteFails if rng.f64() < fault.share => return Err(io::Error::other("a write failed")),
-                _ => {}
-            }
+        if self.clock.trouble(Trouble::Full) > 0.0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let share = self.clock.trouble(Trouble::WriteFails);
+        if share > 0.0 && lock(&self.state).rng.f64() < share {
+            return Err(io::Error::other("a write failed"));
         }
         Ok(())
     }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fastrand::Rng;
 use onceline::ack::kept::Kept;
 use onceline::ack::{LetterFile, Saving, Shared};
-use onceline::input::budget::Budget;
+use onceline::disk::Disk;
 use onceline::input::lines::Rest;
 use onceline::output::Phase;
 use onceline::pipeline::Pipeline;
+use onceline::pipeline::replay::Replay;
 use onceline::pipeline::run::Feed;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -71,7 +71,71 @@ pub async fn live(world: &Arc<World>, pipelines: &[Pipeline], order: Order) -> E
     if done.is_ok() { Ended::Stopped } else { Ended::Crashed }
 }
 
+/// Sends all dead letters again, file by file, unless it is cut off.
+pub async fn replay(world: &Arc<World>, pipelines: &[Pipeline], order: Order) -> Ended {
+    let stop_at = order.stop.map(|(after, _)| world.clock.now() + after);
+    let life = Life { world, order, stop_at, shared: Arc::default() };
+    let phases = watch::Sender::new(Phase::Running);
+    let all = async {
+        for path in world.disk.list(Path::new(saves::STATE)).map_err(|_| Crashed)? {
+            if path.to_string_lossy().starts_with(LETTERS) && path.extension().is_none_or(|end| end != "new") {
+                life.replay(pipelines, &path, &phases).await?;
+            }
+        }
+        Ok(())
+    };
+    let done: Result<(), Crashed> = tokio::select! {
+        biased;
+        () = world.clock.crashed() => Err(Crashed),
+        () = life.kill() => Err(Crashed),
+        never = life.watch_replay(&phases) => match never {},
+        done = all => done,
+    };
+    lock(&world.counts).replays += 1;
+    if done.is_ok() { Ended::Stopped } else { Ended::Crashed }
+}
+
 impl Life<'_> {
+    /// As `pipeline::replay` has it.
+    async fn replay(&self, pipelines: &[Pipeline], path: &Path, phases: &watch::Sender<Phase>) -> Result<(), Crashed> {
+        let (world, scenario) = (self.world, &self.world.scenario);
+        let number = scenario.newest_plan(world.clock.now());
+        let (plan, pipeline) = (&scenario.plans[number], &pipelines[number]);
+        // what cannot be read or written ends the replay, and the letters stay
+        let ended = |_: anyhow::Error| Crashed;
+        let Ok(mut replay) = Replay::begin(world.disk.clone(), path, scenario.replay_bytes) else { return Ok(()) };
+        while *phases.borrow() == Phase::Running
+            && let Some((blocks, sending)) = replay.next(pipeline, &|_| true).map_err(ended)?
+        {
+            let (kept, phases) = (sending.kept.clone(), phases.clone());
+            let session = Session::new(world, plan, pipeline, Arc::default(), kept, phases, Vec::new());
+            let failed = Box::new(sending.failed.clone());
+            session.run(Feed::Given(blocks), Saving::new(None), failed).await?;
+            let (summary, _) = session.counts();
+            world.clock.step("letters sent again", summary.tally.events_in)?;
+            replay.settle(sending, &summary).map_err(ended)?;
+        }
+        lock(&world.counts).sent_again += replay.replayed.gone;
+        Ok(())
+    }
+
+    /// Tells a replay to stop, or says that it takes too long.
+    async fn watch_replay(&self, phases: &watch::Sender<Phase>) -> std::convert::Infallible {
+        match self.order.stop {
+            Some((after, drain)) => {
+                sleep(after).await;
+                phases.send_replace(Phase::Draining);
+                sleep(drain).await;
+            }
+            None => {
+                sleep(self.world.scenario.replay_calm() + self.world.scenario.patience() * 20).await;
+                self.world.clock.wrong("a replay does not come to its end".to_string());
+            }
+        }
+        phases.send_replace(Phase::Abandon);
+        std::future::pending().await
+    }
+
     async fn kill(&self) {
         match self.order.kill_after {
             Some(after) => sleep(after).await,
@@ -119,19 +183,9 @@ impl Life<'_> {
             }
         };
         check::positions(world, &watched.store.positions(), "found at a start");
-        let session = Session {
-            world,
-            plan,
-            pipeline,
-            shared: self.shared.clone(),
-            kept: kept.clone(),
-            budget: Budget::new(plan.bytes_in_flight_max),
-            phases: watch::Sender::new(Phase::Running),
-            positions: watched.store.positions(),
-            rng: Mutex::new(Rng::with_seed(world.scenario.seed ^ world.clock.now().as_nanos() as u64)),
-            handed: Mutex::default(),
-            before: self.shared.lock().0.tally.events_in,
-        };
+        let phases = watch::Sender::new(Phase::Running);
+        let positions = watched.store.positions();
+        let session = Session::new(world, plan, pipeline, self.shared.clone(), kept.clone(), phases, positions);
         let letters = LetterFile::new_on(world.disk.clone(), LETTERS.into(), world.scenario.letters_bytes_max);
         let saving = Saving::new(Some(Box::new(watched)));
         let why = Mutex::new(Why::Stopped);

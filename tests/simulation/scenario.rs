@@ -36,6 +36,11 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// How the lives before the last one end.
     pub ends: Vec<End>,
+    /// How replays of the dead letters before the last one end, and what troubles them, from the first one on.
+    pub replays: Vec<End>,
+    pub replay_faults: Vec<Fault>,
+    /// So much is sent before the file of letters is written anew.
+    pub replay_bytes: usize,
 }
 
 /// A pipeline.
@@ -185,6 +190,9 @@ impl Scenario {
             writing,
             faults: (0..count).map(|_| fault(rng, writing)).chain(load).collect(),
             ends: (0..ends).map(|_| end(rng, writing)).collect(),
+            replays: (0..rng.usize(..4)).map(|_| end(rng, Duration::from_secs(20))).collect(),
+            replay_faults: (0..rng.usize(..3)).map(|_| fault(rng, Duration::from_secs(20))).collect(),
+            replay_bytes: 1 << rng.usize(8..16),
         };
         match rng.u8(..12) {
             0 => scenario.with_one_index_in_trouble(rng),
@@ -217,8 +225,9 @@ impl Scenario {
         Duration::from_secs(120) + self.retry_wait_max * 20 + self.request_timeout * 20
     }
 
-    pub fn troubles(&self, now: Duration) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(move |fault| fault.time.contains(&now))
+    /// When the last trouble of replays is past, from the first one on.
+    pub fn replay_calm(&self) -> Duration {
+        self.replay_faults.iter().map(|fault| fault.time.end).max().unwrap_or_default()
     }
 }
 
@@ -235,10 +244,9 @@ fn fault(rng: &mut Rng, writing: Duration) -> Fault {
 
 /// An engine that cannot do what comes, most of the time: much is on its way at a stop.
 fn load(rng: &mut Rng, writing: Duration) -> Fault {
-    let kinds =
-        [Trouble::Busy, Trouble::AllBusy, Trouble::Slow, Trouble::Down, Trouble::Closed(0), Trouble::Flooded(1)];
+    let kinds = [Trouble::Busy, Trouble::AllBusy, Trouble::Slow, Trouble::Down, Trouble::Closed(0), Trouble::Gone(2)];
     let share = 0.5 + rng.f64() * 0.5;
-    Fault { time: Duration::ZERO..writing.mul_f64(rng.f64()), kind: kinds[rng.usize(..kinds.len())], share }
+    Fault { time: Duration::ZERO..writing.mul_f64(rng.f64() * 3.0), kind: kinds[rng.usize(..kinds.len())], share }
 }
 
 fn end(rng: &mut Rng, writing: Duration) -> End {

@@ -39,7 +39,23 @@ pub struct Session<'a> {
     pub before: u64,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    pub fn new(
+        world: &'a World,
+        plan: &'a Plan,
+        pipeline: &'a Pipeline,
+        shared: Arc<Shared>,
+        kept: Arc<Kept>,
+        phases: watch::Sender<Phase>,
+        positions: Vec<Position>,
+    ) -> Session<'a> {
+        let budget = Budget::new(plan.bytes_in_flight_max);
+        let rng = Mutex::new(Rng::with_seed(world.scenario.seed ^ world.clock.now().as_nanos() as u64));
+        let before = shared.lock().0.tally.events_in;
+        let handed = Mutex::default();
+        Session { world, plan, pipeline, shared, kept, budget, phases, positions, rng, handed, before }
+    }
+
     /// Until reading has ended and all that was read is settled or given up.
     pub async fn run(&self, feed: Feed, saving: Saving, letters: Box<dyn Letters>) -> Result<(), Crashed> {
         let Config::Elasticsearch(config) = &self.pipeline.output else {
