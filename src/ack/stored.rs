@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::disk::{Disk, File, Real, Stream};
 use crate::json;
+use crate::time::Time;
 
 /// What is needed of a letter to count it, to choose it and to send it again.
 #[derive(Debug)]
@@ -100,6 +101,44 @@ impl<D: Disk> Iterator for Lines<D> {
     }
 }
 
+/// How many letters of a file are older than allowed, and the time of the oldest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Old {
+    pub count: u64,
+    pub first: String,
+}
+
+/// The letters that were written before a time; none if there is none, or no file.
+pub fn old(path: &Path, before: Time) -> io::Result<Option<Old>> {
+    let lines = match Lines::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        lines => lines?,
+    };
+    let mut old: Option<Old> = None;
+    for line in lines {
+        let Some(time) = time(&line?).filter(|time| Time::rfc3339(time.as_bytes()).is_some_and(|t| t < before)) else {
+            continue;
+        };
+        match &mut old {
+            Some(old) => {
+                old.count += 1;
+                old.first = time.min(std::mem::take(&mut old.first));
+            }
+            None => old = Some(Old { count: 1, first: time }),
+        }
+    }
+    Ok(old)
+}
+
+/// When a letter was written: as a rule what its line begins with.
+fn time(line: &[u8]) -> Option<String> {
+    let begin = line.strip_prefix(b"{\"time\":\"").and_then(|rest| rest.split(|byte| *byte == b'"').next());
+    match begin.and_then(|time| std::str::from_utf8(time).ok()) {
+        Some(time) => Some(time.to_string()),
+        None => Stored::read(line).map(|letter| letter.time),
+    }
+}
+
 /// Held by who takes letters out of a file, so that two do not send the same ones.
 #[derive(Debug)]
 pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as long as it is open")] RealFile);
@@ -145,6 +184,25 @@ mod tests {
             assert_eq!(got.inode, Some((3, 5)));
         }
         assert!(Stored::read(b"{\"half\":").is_none() && Stored::read(b"{}").is_none());
+    }
+
+    #[test]
+    fn the_old_ones_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dead.ndjson");
+        let before = Time::rfc3339(b"2026-03-01T00:00:00Z").unwrap();
+        assert_eq!(old(&path, before).unwrap(), None);
+        let mut text = Vec::new();
+        for day in ["2026-02-27", "2026-02-26", "2026-03-01", "2027-01-01"] {
+            sample().write(&format!("{day}T00:00:00.000Z"), &mut text);
+        }
+        std::fs::write(&path, text).unwrap();
+        let first = "2026-02-26T00:00:00.000Z".to_string();
+        assert_eq!(old(&path, before).unwrap(), Some(Old { count: 2, first }));
+        // by hand, in another order
+        std::fs::write(&path, "no letter\n{\"reason\":\"rejected\",\"event\":{},\"time\":\"2020-01-01T00:00:00Z\"}\n")
+            .unwrap();
+        assert_eq!(old(&path, before).unwrap().unwrap().count, 1);
     }
 
     #[test]

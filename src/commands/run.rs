@@ -119,6 +119,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let places = places.collect();
     let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
     watch_signals(crew.clone())?;
+    crew.places.iter().for_each(Place::say_old_letters);
     let started = Instant::now();
     let outcomes = crew.work();
     if let Some(bar) = bar {
@@ -273,6 +274,16 @@ impl Place {
         }
     }
 
+    /// Says which dead letters are older than they should be.
+    fn say_old_letters(&self) {
+        let pipeline = &self.now().0.pipeline;
+        match pipeline.old_letters(&pipeline.letters) {
+            Ok(Some((_, old))) => eprintln!("onceline: {}: {old}", self.path.display()),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(path = %pipeline.letters.display(), %error, "dead letters cannot be read"),
+        }
+    }
+
     fn now(&self) -> (Arc<Plan>, Phases, Arc<Kept>) {
         let now = lock(&self.now);
         (now.plan.clone(), now.phases.clone(), now.kept.clone())
@@ -406,6 +417,7 @@ impl Crew {
                 }
             }
         }
+        self.places.iter().for_each(Place::say_old_letters);
         eprintln!("onceline: {}", total.words(seconds));
         if let [place] = self.places.as_slice()
             && let Some(hint) = place.now().0.pipeline.output.look()

@@ -124,6 +124,16 @@ impl Disk {
         changed.clear();
     }
 
+    fn make(&self, path: &Path) -> io::Result<Inode> {
+        let mut state = lock(&self.state);
+        if !is_in(&state.names, path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let inode = state.node();
+        state.name(path, Some(inode));
+        Ok(inode)
+    }
+
     /// A step of the process on the disk: where it may end, or be told that it failed.
     fn operation(&self, what: &'static str, detail: u64, is_write: bool) -> io::Result<()> {
         self.clock.step(what, detail).map_err(|_| io::Error::other("the process is no more"))?;
@@ -184,28 +194,17 @@ impl disk::Disk for Disk {
 
     fn append(&self, path: &Path) -> io::Result<Open> {
         self.operation("open", 0, true)?;
-        let mut state = lock(&self.state);
-        let inode = match state.names.get(path) {
-            Some(inode) => *inode,
-            None => {
-                let folder = disk::folder_of(path);
-                if folder != Path::new(STATE) && !state.names.contains_key(folder) {
-                    return Err(io::ErrorKind::NotFound.into());
-                }
-                let inode = state.node();
-                state.name(path, Some(inode));
-                inode
-            }
-        };
+        let known = lock(&self.state).names.get(path).copied();
+        let inode = known.map_or_else(|| self.make(path), Ok)?;
         Ok(Open { disk: self.clone(), inode })
     }
 
     fn create(&self, path: &Path) -> io::Result<Open> {
-        let open = self.append(path)?;
-        if let Some(node) = lock(&self.state).nodes.get_mut(&open.inode) {
-            node.bytes.clear();
+        if lock(&self.state).names.contains_key(path) {
+            self.remove(path)?;
         }
-        Ok(open)
+        self.operation("create", 0, true)?;
+        Ok(Open { disk: self.clone(), inode: self.make(path)? })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -170,7 +170,7 @@ impl Scenario {
         times.push(Duration::ZERO);
         times.sort();
         let fixed = fixed(rng, shape);
-        let load = (rng.u8(..3) == 0).then(|| load(rng, writing));
+        let load = (rng.u8(..3) == 0).then(|| load(rng, shape, writing));
         let scenario = Scenario {
             seed,
             shape,
@@ -242,9 +242,12 @@ fn fault(rng: &mut Rng, writing: Duration) -> Fault {
     Fault { time: from..from + Duration::from_millis(lasts), kind, share }
 }
 
-/// An engine that cannot do what comes, most of the time: much is on its way at a stop.
-fn load(rng: &mut Rng, writing: Duration) -> Fault {
-    let kinds = [Trouble::Busy, Trouble::AllBusy, Trouble::Slow, Trouble::Down, Trouble::Closed(0), Trouble::Gone(2)];
+/// An engine that cannot do what comes, most of the time: much is on its way at a stop. Where the newest line of a
+/// key must win, what is stored meanwhile matters.
+fn load(rng: &mut Rng, shape: Shape, writing: Duration) -> Fault {
+    let of_index = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2)];
+    let of_all = [Trouble::Busy, Trouble::AllBusy, Trouble::Slow, Trouble::Down, Trouble::Closed(0), Trouble::Gone(2)];
+    let kinds = if shape == Shape::Key { &of_index[..] } else { &of_all };
     let share = 0.5 + rng.f64() * 0.5;
     Fault { time: Duration::ZERO..writing.mul_f64(rng.f64() * 3.0), kind: kinds[rng.usize(..kinds.len())], share }
 }
