@@ -112,13 +112,15 @@ impl Held {
     }
 }
 
+type Remove = Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>;
+
 /// A spool of an earlier stop that is being sent: removed when nothing of it is open.
 pub struct Spool {
     path: PathBuf,
     /// Blocks that are not settled.
     open: AtomicU64,
     is_gone: AtomicBool,
-    remove: Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>,
+    remove: Remove,
 }
 
 impl Spool {

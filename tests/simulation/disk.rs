@@ -235,12 +235,12 @@ impl disk::Disk for Disk {
         }
     }
 
-    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
+    fn make_folder(&self, path: &Path, _mode: u32) -> io::Result<()> {
         if path == Path::new(STATE) || lock(&self.state).names.contains_key(path) {
             return Ok(());
         }
         let above = disk::folder_of(path);
-        self.make_folder(above, mode)?;
+        self.make_folder(above, disk::PRIVATE)?;
         self.operation("make folder", 0, true)?;
         let mut state = lock(&self.state);
         let inode = state.node();
