@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::Letter;
-use crate::disk::{Disk, File, Real, PRIVATE, Stream, folder_of, line_begin};
+use crate::disk::{Disk, File, PRIVATE, Real, Stream, folder_of, line_begin};
 
 /// Where letters go.
 pub trait Letters: Send {
