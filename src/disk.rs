@@ -26,7 +26,8 @@ pub trait Disk: Clone + Send + Sync + 'static {
     /// Opens for reading, and for writing at the end; made if it is not there, readable by its owner only.
     fn append(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// An empty file, whatever was there; readable by its owner only.
+    /// A new, empty file in the place of what was there, which a crash in the middle of a rename may have left as
+    /// another name of a file in use; readable by its owner only.
     fn create(&self, path: &Path) -> io::Result<Self::File>;
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -152,7 +153,11 @@ impl Disk for Real {
     }
 
     fn create(&self, path: &Path) -> io::Result<RealFile> {
-        OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! This is the hot path's own arithmetic (proleptic Gregorian, no zone, no leap second), because every event
 //! passes it at least once. Patterns, zones and locales live in [`crate::date`].
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAY: i64 = 86_400;
 
@@ -75,6 +75,12 @@ impl Time {
             Ok(since) => Time::new(since.as_secs() as i64, since.subsec_nanos()),
             Err(_) => Time::EPOCH,
         }
+    }
+
+    /// So long before this.
+    pub fn ago(&self, age: Duration) -> Time {
+        let secs = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        Time::new(self.secs.saturating_sub(secs), self.nanos)
     }
 
     /// Days since 1970-01-01 in UTC: what an index by day depends on.

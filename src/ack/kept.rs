@@ -1,15 +1,16 @@
 //! The records of batches that are not settled: for dead letters, which tell the record as it was read, and for a
 //! stop, which must not lose what cannot be read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Letter;
 use crate::batch::Source;
 use crate::codec::{Block, Record};
+use crate::disk::Disk;
 use crate::input::lines::Rest;
 use crate::input::spool::{self, Written};
 
@@ -30,8 +31,8 @@ pub struct Held {
     pub wants_inode: bool,
     /// It is in the spool of an earlier stop already.
     pub is_in_spool: bool,
-    /// Where records begin that have become dead letters.
-    done: Mutex<Vec<u64>>,
+    /// Where records begin that are known to have their fate.
+    done: Mutex<HashSet<u64>>,
 }
 
 impl Held {
@@ -77,11 +78,11 @@ impl Held {
         self.block.bytes.get(start..start + record.span.len as usize).unwrap_or_default()
     }
 
-    /// The records of these letters have their fate, whatever becomes of the batch.
-    pub(super) fn note_letters(&self, letters: &[Letter]) {
-        if !letters.is_empty() && !self.has_parts {
-            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-            done.extend(letters.iter().map(|letter| letter.offset));
+    /// These records have their fate, whatever becomes of the batch.
+    pub(super) fn note_done(&self, offsets: impl Iterator<Item = u64>) {
+        // an event does not speak for a record that holds several
+        if !self.has_parts {
+            self.done.lock().unwrap_or_else(PoisonError::into_inner).extend(offsets);
         }
     }
 
@@ -111,11 +112,46 @@ impl Held {
     }
 }
 
+type Remove = Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>;
+
 /// A spool of an earlier stop that is being sent: removed when nothing of it is open.
-#[derive(Debug)]
 pub struct Spool {
-    pub path: PathBuf,
-    pub open: AtomicU64,
+    path: PathBuf,
+    /// Blocks that are not settled.
+    open: AtomicU64,
+    is_gone: AtomicBool,
+    remove: Remove,
+}
+
+impl Spool {
+    pub fn new<D: Disk>(disk: D, path: &Path, blocks: u64) -> Spool {
+        let remove = Box::new(move |path: &Path| spool::remove(&disk, path));
+        Spool { path: path.to_path_buf(), open: blocks.into(), is_gone: AtomicBool::new(false), remove }
+    }
+
+    fn settled(&self) {
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Err(error) = self.remove_now()
+        {
+            let path = self.path.display();
+            tracing::error!(%path, %error, "a spool that was sent cannot be removed: it will be sent again");
+        }
+    }
+
+    fn remove_now(&self) -> io::Result<()> {
+        (self.remove)(&self.path).inspect(|()| self.is_gone.store(true, Ordering::Release))
+    }
+
+    /// All of it is settled and it is removed, which is tried again if it could not be.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire) || self.open.load(Ordering::Acquire) == 0 && self.remove_now().is_ok()
+    }
+}
+
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool").field("path", &self.path).field("open", &self.open).finish_non_exhaustive()
+    }
 }
 
 /// Who keeps a batch until it is settled, and the spool it came from.
@@ -128,10 +164,8 @@ pub struct Keep {
 impl Keep {
     pub(super) fn settled(&self, place: Place) {
         self.kept.lock().blocks.remove(&place);
-        if let Some(spool) = &self.spool
-            && spool.open.fetch_sub(1, Ordering::AcqRel) == 1
-        {
-            spool::remove(&spool.path);
+        if let Some(spool) = &self.spool {
+            spool.settled();
         }
     }
 }
@@ -180,7 +214,7 @@ impl Kept {
 
     /// Writes everything that is not settled to a file in `folder`, once, and forgets it. What is sent from the
     /// spool of an earlier stop stays there. None if there is nothing.
-    pub fn write(&self, folder: &Path) -> io::Result<Option<Written>> {
+    pub fn write(&self, disk: &impl Disk, folder: &Path) -> io::Result<Option<Written>> {
         let mut store = self.lock();
         if store.written.is_some() {
             return Ok(store.written.clone());
@@ -190,7 +224,7 @@ impl Kept {
         });
         let held: Vec<Arc<Held>> =
             store.blocks.values().filter(|held| !held.is_in_spool).cloned().chain(rests).collect();
-        store.written = spool::write(folder, &held)?;
+        store.written = spool::write(disk, folder, &held)?;
         store.blocks.clear();
         store.rests.clear();
         Ok(store.written.clone())

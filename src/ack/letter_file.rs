@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::Letter;
-use crate::disk::{Disk, File, Real, PRIVATE, Stream, folder_of, line_begin};
+use crate::disk::{Disk, File, PRIVATE, Real, Stream, folder_of, line_begin};
 
 /// Where letters go.
 pub trait Letters: Send {
@@ -145,11 +145,7 @@ pub fn rewrite(path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::
 }
 
 /// As [`rewrite`], on any disk.
-pub fn rewrite_on<D: Disk>(
-    disk: &D,
-    path: &Path,
-    change: &mut dyn FnMut(&[u8], &mut Vec<u8>),
-) -> io::Result<bool> {
+pub fn rewrite_on<D: Disk>(disk: &D, path: &Path, change: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> io::Result<bool> {
     loop {
         let file = match disk.open(path) {
             Ok(file) => file,

@@ -80,6 +80,13 @@ impl Receipt {
         let _ = self.0.held.set(held);
     }
 
+    /// The records that begin at these offsets have their fate although their batch has not: they are not kept.
+    pub fn note_done(&self, offsets: impl Iterator<Item = u64>) {
+        if let Some(held) = self.0.held.get() {
+            held.note_done(offsets);
+        }
+    }
+
     /// Adds what the record says to a letter of the batch.
     fn complete(&self, letter: &mut Letter) {
         if let Some(held) = self.0.held.get() {
@@ -380,7 +387,7 @@ impl Shared {
         for end in group {
             summary.0.add(&end.tally, end.letters.len() as u64);
             if let Some(held) = end.receipt.0.held.get() {
-                held.note_letters(&end.letters);
+                held.note_done(end.letters.iter().map(|letter| letter.offset));
             }
             if end.receipt.close(end.claims) {
                 let claim = end.receipt.claim().cloned();
@@ -394,6 +401,17 @@ impl Shared {
     pub fn count_unsettled(&self, group: &[Settled]) {
         let mut summary = self.lock();
         group.iter().for_each(|end| summary.0.tally.events_in += end.tally.events_in);
+    }
+
+    /// A session begins: what was not settled comes again, in partitions of its own.
+    pub fn begin(&self) {
+        self.lock().1 = Ledger::default();
+    }
+
+    /// The next session reads again what this one has not settled.
+    pub fn forget_unsettled(&self) {
+        let counts = &mut self.lock().0;
+        counts.tally.events_in -= counts.unsettled();
     }
 
     pub fn lock(&self) -> std::sync::MutexGuard<'_, (Summary, Ledger)> {

@@ -1,6 +1,6 @@
 //! Dead letters as they stand in their file: read one by one, and written back.
 
-use std::fs::File;
+use std::fs::File as RealFile;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
+use crate::disk::{Disk, File, Real, Stream};
 use crate::json;
+use crate::time::Time;
 
 /// What is needed of a letter to count it, to choose it and to send it again.
 #[derive(Debug)]
@@ -65,22 +67,28 @@ fn record(line: &[u8], letter: &Value) -> Option<Vec<u8>> {
 }
 
 /// The lines of a file of letters, as it was when it was opened.
-pub struct Lines {
-    file: io::Take<BufReader<File>>,
+pub struct Lines<D: Disk = Real> {
+    file: io::Take<BufReader<Stream<D::File>>>,
 }
 
 impl Lines {
     pub fn open(path: &Path) -> io::Result<Lines> {
-        let file = File::open(path)?;
-        // nothing half of a letter that is being written
-        flock(&file, FlockOperation::LockShared)?;
-        let bytes = file.metadata()?.len();
-        flock(&file, FlockOperation::Unlock)?;
-        Ok(Lines { file: io::Read::take(BufReader::new(file), bytes) })
+        Lines::open_on(&Real, path)
     }
 }
 
-impl Iterator for Lines {
+impl<D: Disk> Lines<D> {
+    pub fn open_on(disk: &D, path: &Path) -> io::Result<Lines<D>> {
+        let file = disk.open(path)?;
+        // nothing half of a letter that is being written
+        file.lock()?;
+        let bytes = file.bytes()?;
+        file.unlock()?;
+        Ok(Lines { file: io::Read::take(BufReader::new(Stream::new(file)), bytes) })
+    }
+}
+
+impl<D: Disk> Iterator for Lines<D> {
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -93,9 +101,47 @@ impl Iterator for Lines {
     }
 }
 
+/// How many letters of a file are older than allowed, and the time of the oldest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Old {
+    pub count: u64,
+    pub first: String,
+}
+
+/// The letters that were written before a time; none if there is none, or no file.
+pub fn old(path: &Path, before: Time) -> io::Result<Option<Old>> {
+    let lines = match Lines::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        lines => lines?,
+    };
+    let mut old: Option<Old> = None;
+    for line in lines {
+        let Some(time) = time(&line?).filter(|time| Time::rfc3339(time.as_bytes()).is_some_and(|t| t < before)) else {
+            continue;
+        };
+        match &mut old {
+            Some(old) => {
+                old.count += 1;
+                old.first = time.min(std::mem::take(&mut old.first));
+            }
+            None => old = Some(Old { count: 1, first: time }),
+        }
+    }
+    Ok(old)
+}
+
+/// When a letter was written: as a rule what its line begins with.
+fn time(line: &[u8]) -> Option<String> {
+    let begin = line.strip_prefix(b"{\"time\":\"").and_then(|rest| rest.split(|byte| *byte == b'"').next());
+    match begin.and_then(|time| std::str::from_utf8(time).ok()) {
+        Some(time) => Some(time.to_string()),
+        None => Stored::read(line).map(|letter| letter.time),
+    }
+}
+
 /// Held by who takes letters out of a file, so that two do not send the same ones.
 #[derive(Debug)]
-pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as long as it is open")] File);
+pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as long as it is open")] RealFile);
 
 impl Claim {
     /// None if another process has it.
@@ -103,7 +149,7 @@ impl Claim {
         use std::os::unix::fs::OpenOptionsExt;
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        let mut options = File::options();
+        let mut options = RealFile::options();
         let file = options.create(true).truncate(false).write(true).mode(0o600).open(PathBuf::from(name))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Claim(file))),
@@ -138,6 +184,25 @@ mod tests {
             assert_eq!(got.inode, Some((3, 5)));
         }
         assert!(Stored::read(b"{\"half\":").is_none() && Stored::read(b"{}").is_none());
+    }
+
+    #[test]
+    fn the_old_ones_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dead.ndjson");
+        let before = Time::rfc3339(b"2026-03-01T00:00:00Z").unwrap();
+        assert_eq!(old(&path, before).unwrap(), None);
+        let mut text = Vec::new();
+        for day in ["2026-02-27", "2026-02-26", "2026-03-01", "2027-01-01"] {
+            sample().write(&format!("{day}T00:00:00.000Z"), &mut text);
+        }
+        std::fs::write(&path, text).unwrap();
+        let first = "2026-02-26T00:00:00.000Z".to_string();
+        assert_eq!(old(&path, before).unwrap(), Some(Old { count: 2, first }));
+        // by hand, in another order
+        std::fs::write(&path, "no letter\n{\"reason\":\"rejected\",\"event\":{},\"time\":\"2020-01-01T00:00:00Z\"}\n")
+            .unwrap();
+        assert_eq!(old(&path, before).unwrap().unwrap().count, 1);
     }
 
     #[test]

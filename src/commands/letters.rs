@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use onceline::ack::letter_file::rewrite;
 use onceline::ack::stored::{Claim, Lines, Stored};
 use onceline::ack::{Reason, counted};
+use onceline::config::units::duration;
 use onceline::output::{Phase, Phases};
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::replay::{Replayed, replay};
@@ -56,7 +58,7 @@ pub enum LettersCommand {
         reason: Option<String>,
     },
     /// Take letters out of the file for good
-    #[command(after_help = "Example:\n  onceline dead-letters drop app.toml --before 2026-01-01T00:00:00Z --yes")]
+    #[command(after_help = "Example:\n  onceline dead-letters drop app.toml --older-than 90d --yes")]
     Drop {
         #[command(flatten)]
         of: Of,
@@ -66,6 +68,9 @@ pub enum LettersCommand {
         /// Only those written before this time
         #[arg(long, value_name = "RFC3339", value_parser = parse_time)]
         before: Option<Time>,
+        /// Only those written longer ago than this, e.g. 30d
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "before")]
+        older_than: Option<Duration>,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -90,6 +95,10 @@ pub struct Of {
     /// The state folder
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration(text).ok_or_else(|| "not a duration as 90s, 12h, 30d".to_string())
 }
 
 fn parse_reason(text: &str) -> Result<String, String> {
@@ -131,13 +140,14 @@ pub fn run(command: &LettersCommand) -> anyhow::Result<u8> {
         move |letter: &Stored| reason.as_ref().is_none_or(|reason| letter.reason == *reason)
     };
     match command {
-        LettersCommand::List { json, .. } => list(&file, *json),
+        LettersCommand::List { json, .. } => list(&plan, &file, *json),
         LettersCommand::Show { number, reason, .. } => show(&file, *number, &by(reason)),
         LettersCommand::Replay { reason, .. } => claimed(&file, || send(&plan, &file, &by(reason))),
-        LettersCommand::Drop { reason, before, yes, .. } => {
+        LettersCommand::Drop { reason, before, older_than, yes, .. } => {
             let by_reason = by(reason);
+            let before = before.or(older_than.map(|age| plan.pipeline.clock().now.ago(age)));
             let is_old =
-                |letter: &Stored| Time::rfc3339(letter.time.as_bytes()).zip(*before).is_some_and(|(t, b)| t < b);
+                |letter: &Stored| Time::rfc3339(letter.time.as_bytes()).zip(before).is_some_and(|(t, b)| t < b);
             let wanted = |letter: &Stored| by_reason(letter) && (before.is_none() || is_old(letter));
             claimed(&file, || drop_letters(&file, &wanted, *yes))
         }
@@ -169,7 +179,8 @@ struct Group {
     last: String,
 }
 
-fn list(file: &Path, is_json: bool) -> anyhow::Result<u8> {
+fn list(plan: &Plan, file: &Path, is_json: bool) -> anyhow::Result<u8> {
+    let old = plan.pipeline.old_letters(file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut groups: BTreeMap<(String, Option<String>), Group> = BTreeMap::new();
     let (mut all, mut bytes, mut unreadable) = (0, 0, 0);
     for line in lines(file)?.into_iter().flatten() {
@@ -193,8 +204,9 @@ fn list(file: &Path, is_json: bool) -> anyhow::Result<u8> {
             json!({"reason": reason, "index": index, "count": group.count, "first": group.first, "last": group.last})
         });
         let groups: Vec<Value> = groups.collect();
-        out = json!({"file": file, "letters": all, "bytes": bytes, "unreadable": unreadable, "groups": groups})
-            .to_string();
+        out = json!({"file": file, "letters": all, "bytes": bytes, "unreadable": unreadable,
+            "old": old.map_or(0, |(count, _)| count), "groups": groups})
+        .to_string();
     } else {
         let width = groups.keys().map(|(_, index)| index.as_ref().map_or(1, String::len)).max().unwrap_or(0).max(5);
         out.push_str(&format!("{:<18} {:<width$} {:>9}  {:<24}  last\n", "reason", "index", "letters", "first"));
@@ -206,6 +218,7 @@ fn list(file: &Path, is_json: bool) -> anyhow::Result<u8> {
             out.push_str(&format!("{} that cannot be read\n", counted(unreadable, "line")));
         }
         out.push_str(&format!("{} in {}", counted(all, "letter"), file.display()));
+        old.iter().for_each(|(_, words)| out.push_str(&format!("\n{words}")));
     }
     print(&format!("{out}\n"))
 }

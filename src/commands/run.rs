@@ -13,6 +13,7 @@ use clap::Args;
 use onceline::ack::kept::Kept;
 use onceline::ack::lock::StateLock;
 use onceline::ack::{Shared, Summary, counted};
+use onceline::disk::Real;
 use onceline::input::lines::Rest;
 use onceline::input::spool::Written;
 use onceline::output::{self, Phase, Phases};
@@ -123,6 +124,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let places = places.collect();
     let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
     watch_signals(crew.clone())?;
+    crew.places.iter().for_each(Place::say_old_letters);
     let started = Instant::now();
     let outcomes = crew.work();
     if let Some(bar) = bar {
@@ -275,9 +277,17 @@ impl Place {
             if let Err(error) = keep(&kept, &plan.pipeline.spool, crew) {
                 return self.end(crew, &plan, &kept, vec![error]);
             }
-            // what was not settled comes again
-            let counts = &mut self.shared.lock().0;
-            counts.tally.events_in -= counts.unsettled();
+            self.shared.forget_unsettled();
+        }
+    }
+
+    /// Says which dead letters are older than they should be.
+    fn say_old_letters(&self) {
+        let pipeline = &self.now().0.pipeline;
+        match pipeline.old_letters(&pipeline.letters) {
+            Ok(Some((_, old))) => eprintln!("onceline: {}: {old}", self.path.display()),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(path = %pipeline.letters.display(), %error, "dead letters cannot be read"),
         }
     }
 
@@ -346,7 +356,7 @@ impl Place {
 fn keep(kept: &Kept, folder: &Path, crew: &Crew) -> anyhow::Result<Option<Written>> {
     let mut is_said = false;
     loop {
-        match kept.write(folder) {
+        match kept.write(&Real, folder) {
             Ok(written) => return Ok(written),
             Err(error) if crew.is_hurried() => {
                 let lost = format!(
@@ -414,6 +424,7 @@ impl Crew {
                 }
             }
         }
+        self.places.iter().for_each(Place::say_old_letters);
         eprintln!("onceline: {}", total.words(seconds));
         if let [place] = self.places.as_slice()
             && let Some(hint) = place.now().0.pipeline.output.look()

@@ -66,7 +66,7 @@ mod overrides;
 mod report;
 mod section;
 mod tree;
-mod units;
+pub mod units;
 mod variables;
 
 use std::cell::RefCell;

@@ -16,6 +16,7 @@ pub mod stdin;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use crate::ack::kept::{Held, Keep, Kept, Spool};
 use crate::ack::positions::Before;
@@ -29,6 +30,9 @@ use file::Opening;
 use identity::{FileKey, Identity, Position, Print};
 use known::Known;
 use lines::{Bytes, Rest};
+
+/// How often who waits for a spool looks at it.
+const SPOOL_WAIT: Duration = Duration::from_millis(20);
 
 /// A block on its way to a worker.
 pub struct Job {
@@ -77,8 +81,7 @@ pub struct Intake {
 }
 
 /// One source being read: its blocks are numbered, and its position in the ledger moves with them.
-struct Reading<'a> {
-    intake: &'a Intake,
+pub struct Series {
     partition: u32,
     number: u64,
     input: usize,
@@ -111,8 +114,8 @@ impl Intake {
         let inode = Some((identity.device, identity.inode));
         let head = start.head.as_slice().into();
         let source = Arc::new(Source { name: name.into(), head, inode, again: None });
-        let mut reading = Reading { file: Some(file), ..self.begin(partition, source) };
-        let mut take = |block, head: &[u8]| reading.hand_over(block, head);
+        let mut series = Series { partition, number: 0, input: self.input, source, file: Some(file), keep: None };
+        let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
         let ending = lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take);
         self.shared.lock().1.release(partition);
         ending
@@ -120,10 +123,8 @@ impl Intake {
 
     /// Reads a source that cannot be read again: what is not settled at the end is kept.
     pub fn read_once(&self, bytes: &mut Bytes<'_>, name: &str, rest: Rest) -> io::Result<()> {
-        let source = Arc::new(Source { name: name.into(), ..Source::default() });
-        let mut reading = self.begin(self.shared.lock().1.partition(0), source);
-        reading.keep = Some(Keep { kept: self.kept.clone(), spool: None });
-        let mut take = |block, head: &[u8]| reading.hand_over(block, head);
+        let mut series = Series::once(self.input, name, &self.shared, &self.kept);
+        let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
         let (ending, rest) = lines::read_on(bytes, self.limits, &self.pool, &|| self.is_running(), &mut take, rest);
         let source = Arc::new(Source { name: name.into(), head: rest.head().into(), ..Source::default() });
         self.kept.hold_rest(self.input, source, rest);
@@ -132,19 +133,17 @@ impl Intake {
 
     /// Hands over blocks that are there. What is not settled at the end is kept.
     pub fn give(&self, blocks: &mut dyn Iterator<Item = anyhow::Result<Given>>) -> anyhow::Result<()> {
-        let mut reading = self.begin(self.shared.lock().1.partition(0), Arc::default());
+        let mut series = Series::once(self.input, "", &self.shared, &self.kept);
         for given in blocks {
-            let Given { input, source, block, spool } = given?;
-            let is_in_spool = spool.is_some();
-            (reading.source, reading.input) = (source, input);
-            reading.keep = Some(Keep { kept: self.kept.clone(), spool });
-            let is_taken = if self.is_running() {
-                let head = reading.source.head.clone();
-                reading.hand_over(block, &head)
-            } else {
-                reading.keep_back((reading.partition, reading.number), block);
-                reading.number += 1;
-                false
+            let given = given?;
+            let is_in_spool = given.spool.is_some();
+            let draft = series.given(given, &self.kept);
+            let is_taken = match self.is_running() {
+                true => self.submit(draft),
+                false => {
+                    draft.keep_back();
+                    false
+                }
             };
             // what is in a spool stays there
             if !is_taken && is_in_spool {
@@ -154,17 +153,34 @@ impl Intake {
         Ok(())
     }
 
-    fn begin(&self, partition: u32, source: Arc<Source>) -> Reading<'_> {
-        Reading { intake: self, partition, number: 0, input: self.input, source, file: None, keep: None }
+    /// Waits until all of a spool is settled, and it is removed. False if the program goes down before.
+    pub fn is_done_with(&self, spool: &Spool) -> bool {
+        while !spool.is_gone() {
+            if !self.is_running() || self.slots.is_closed() {
+                return false;
+            }
+            std::thread::sleep(SPOOL_WAIT);
+        }
+        true
     }
 
-    /// Hands a block over, waiting for its place. Gives it back once nobody takes blocks any more.
-    fn submit(&self, draft: Draft) -> Option<Block> {
+    /// Hands a block over, waiting for its place. False once nobody takes blocks any more: then it is kept, if it
+    /// cannot be read again.
+    fn submit(&self, draft: Draft) -> bool {
         let permit = self.budget.take_unless(draft.block.bytes.len(), &|| self.is_given_up());
         let permitted = permit.and_then(|permit| Some((permit, self.slots.take_unless(&self.phases)?)));
-        let Some((permit, slot)) = permitted else { return Some(draft.block) };
-        let job = draft.job(permit, slot, &self.shared);
-        self.jobs.send(job).err().map(|unsent| unsent.0.block)
+        let Some((permit, slot)) = permitted else {
+            draft.keep_back();
+            return false;
+        };
+        match self.jobs.send(draft.job(permit, slot, &self.shared)) {
+            Ok(()) => true,
+            Err(unsent) => {
+                let Job { input, source, block, receipt, .. } = unsent.0;
+                receipt.hold(Held::new(input, source, block));
+                false
+            }
+        }
     }
 
     /// Nobody will take a block any more.
@@ -198,30 +214,44 @@ impl Draft {
     }
 }
 
-impl Reading<'_> {
-    /// Hands a block over, waiting for its place. False once nobody takes blocks any more.
-    fn hand_over(&mut self, block: Block, head: &[u8]) -> bool {
-        self.note_head(head);
-        let place = (self.partition, self.number);
-        self.number += 1;
-        let (partition, number) = place;
-        let (source, file, keep) = (self.source.clone(), self.file.clone(), self.keep.clone());
-        match self.intake.submit(Draft { partition, number, block, input: self.input, source, file, keep }) {
-            None => true,
-            Some(block) => {
-                self.keep_back(place, block);
-                false
-            }
+impl Draft {
+    /// Nobody took it: what cannot be read again is kept.
+    pub fn keep_back(self) {
+        if let Some(keep) = self.keep {
+            let mut held = Held::new(self.input, self.source, self.block);
+            held.is_in_spool = keep.spool.is_some();
+            keep.kept.hold((self.partition, self.number), Arc::new(held));
         }
     }
+}
 
-    /// Keeps a block that nobody took.
-    fn keep_back(&self, place: (u32, u64), block: Block) {
-        if let Some(keep) = &self.keep {
-            let mut held = Held::new(self.input, self.source.clone(), block);
-            held.is_in_spool = keep.spool.is_some();
-            keep.kept.hold(place, Arc::new(held));
-        }
+impl Series {
+    /// Of a source that cannot be read again: who keeps what is not settled.
+    pub fn once(input: usize, name: &str, shared: &Shared, kept: &Arc<Kept>) -> Series {
+        let source = Arc::new(Source { name: name.into(), ..Source::default() });
+        let keep = Some(Keep { kept: kept.clone(), spool: None });
+        Series { partition: shared.lock().1.partition(0), number: 0, input, source, file: None, keep }
+    }
+
+    /// The next block, with the first bytes of the source as far as they are known.
+    pub fn next(&mut self, block: Block, head: &[u8]) -> Draft {
+        self.note_head(head);
+        self.draft(block)
+    }
+
+    /// The next block, with what it comes with.
+    pub fn given(&mut self, given: Given, kept: &Arc<Kept>) -> Draft {
+        let Given { input, source, block, spool } = given;
+        (self.source, self.input) = (source, input);
+        self.keep = Some(Keep { kept: kept.clone(), spool });
+        self.draft(block)
+    }
+
+    fn draft(&mut self, block: Block) -> Draft {
+        let (partition, number, input) = (self.partition, self.number, self.input);
+        self.number += 1;
+        let (source, file, keep) = (self.source.clone(), self.file.clone(), self.keep.clone());
+        Draft { partition, number, block, input, source, file, keep }
     }
 
     fn note_head(&mut self, head: &[u8]) {

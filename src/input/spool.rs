@@ -4,9 +4,7 @@
 //! A line of JSON says how many blocks there are; each block is a line of JSON (`source`, `head`, `offset`, `bytes`,
 //! `too_long`, `sha256`), then so many bytes as they were read, and a line feed; the last line says that it is whole.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,10 +15,9 @@ use serde_json::{Value, json};
 
 use super::Given;
 use crate::ack::kept::{Held, Spool};
-use crate::disk::{Disk, Real, folder_of};
 use crate::batch::Source;
 use crate::codec::{Block, TooLong};
-use crate::time::Time;
+use crate::disk::{Disk, File, PRIVATE, Stream, folder_of};
 
 const VERSION: u64 = 1;
 /// The larger of what a header can be: a name and a head, and some room.
@@ -36,26 +33,37 @@ pub struct Written {
 
 /// Writes what is not settled to a new file in `folder`: whole or not at all, on the disk, for its owner only. None
 /// if there is nothing.
-pub fn write(folder: &Path, held: &[Arc<Held>]) -> io::Result<Option<Written>> {
+pub fn write(disk: &impl Disk, folder: &Path, held: &[Arc<Held>]) -> io::Result<Option<Written>> {
     let pieces: Vec<(&Held, u64, &[u8])> =
         held.iter().flat_map(|held| held.open().into_iter().map(|(offset, bytes)| (&**held, offset, bytes))).collect();
-    let Some((held, offset, _)) = pieces.first() else { return Ok(None) };
-    let now = Time::now();
-    let name = format!("{:010}{:09}-{}-{}", now.secs, now.nanos, std::process::id(), held.block.offset ^ offset);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if pieces.is_empty() {
+        return Ok(None);
+    }
+    disk.make_folder(folder, PRIVATE)?;
+    let name = next_name(disk, folder)?;
     let (path, new) = (folder.join(format!("{name}{END}")), folder.join(format!("{name}.new")));
-    let written = write_file(&new, &pieces).and_then(|records| std::fs::rename(&new, &path).map(|()| records));
+    let written = write_file(disk, &new, &pieces).and_then(|records| disk.rename(&new, &path).map(|()| records));
     if written.is_err() {
         // half of it is of no use, and takes the room that is missing
-        let _ = std::fs::remove_file(&new);
+        let _ = disk.remove(&new);
     }
     let records = written?;
-    Real.sync_folder(folder_of(&path))?;
+    disk.sync_folder(folder)?;
     Ok(Some(Written { path, records }))
 }
 
-fn write_file(path: &Path, pieces: &[(&Held, u64, &[u8])]) -> io::Result<u64> {
-    let mut out = BufWriter::new(OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?);
+/// The time in nanoseconds, or if the clock was set back, the number behind those of the spools there are.
+fn next_name(disk: &impl Disk, folder: &Path) -> io::Result<String> {
+    let now = disk.now();
+    let now = i128::from(now.secs) * 1_000_000_000 + i128::from(now.nanos);
+    let names = disk.list(folder)?.into_iter().filter(|path| is_spool(path));
+    let number = |path: PathBuf| path.file_stem()?.to_str()?.split('-').next()?.parse::<i128>().ok();
+    let last = names.filter_map(number).max().unwrap_or(0);
+    Ok(format!("{:019}", now.max(last + 1)))
+}
+
+fn write_file(disk: &impl Disk, path: &Path, pieces: &[(&Held, u64, &[u8])]) -> io::Result<u64> {
+    let mut out = BufWriter::new(Stream::new(disk.create(path)?));
     writeln!(out, "{}", json!({"onceline_spool": VERSION, "blocks": pieces.len()}))?;
     let mut records = 0;
     for (held, offset, bytes) in pieces {
@@ -71,7 +79,7 @@ fn write_file(path: &Path, pieces: &[(&Held, u64, &[u8])]) -> io::Result<u64> {
         out.write_all(b"\n")?;
     }
     writeln!(out, "{}", json!({"whole": true}))?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.file.sync()?;
     Ok(records)
 }
 
@@ -80,44 +88,48 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// The spools in a folder, the oldest first. What a stop could not write to its end is removed.
-pub fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
+pub fn files(disk: &impl Disk, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let paths = match disk.list(folder) {
+        Ok(paths) => paths,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| format!("cannot look into {}", folder.display())),
     };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| format!("cannot look into {}", folder.display()))?.path();
-        match path.extension().and_then(|end| end.to_str()) {
-            Some("spool") => files.push(path),
-            Some("new") => drop(std::fs::remove_file(&path)),
-            _ => {}
-        }
+    let (mut files, rest): (Vec<PathBuf>, Vec<PathBuf>) = paths.into_iter().partition(|path| is_spool(path));
+    for path in rest.into_iter().filter(|path| path.extension().is_some_and(|end| end == "new")) {
+        // it takes room, and does no other harm
+        let _ = disk.remove(&path);
     }
     files.sort();
     Ok(files)
 }
 
-/// Removes a spool of which all is settled.
-pub fn remove(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path).and_then(|()| Real.sync_folder(folder_of(path))) {
-        tracing::error!(path = %path.display(), %error, "a spool that was sent cannot be removed: it will be sent again");
+fn is_spool(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "spool")
+}
+
+/// Removes a spool of which all is settled, so that it stays removed.
+pub fn remove(disk: &impl Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
+    disk.sync_folder(folder_of(path))
 }
 
 /// Reads a spool, block by block.
-pub struct Reader {
-    file: BufReader<File>,
+pub struct Reader<D: Disk> {
+    file: BufReader<Stream<D::File>>,
+    path: PathBuf,
     spool: Arc<Spool>,
     left: u64,
     input: usize,
 }
 
-impl Reader {
+impl<D: Disk> Reader<D> {
     /// `input` is the one that reads standard input.
-    pub fn open(path: &Path, input: usize) -> anyhow::Result<Reader> {
-        let mut file = BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?);
+    pub fn open(disk: D, path: &Path, input: usize) -> anyhow::Result<Reader<D>> {
+        let file = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let mut file = BufReader::new(Stream::new(file));
         let left = header(&mut file)
             .and_then(|first| {
                 let version = first["onceline_spool"].as_u64();
@@ -125,8 +137,13 @@ impl Reader {
                 first["blocks"].as_u64().context("it does not say how many blocks there are")
             })
             .with_context(|| damaged(path))?;
-        let spool = Arc::new(Spool { path: path.to_path_buf(), open: left.into() });
-        Ok(Reader { file, spool, left, input })
+        let spool = Arc::new(Spool::new(disk, path, left));
+        Ok(Reader { file, path: path.to_path_buf(), spool, left, input })
+    }
+
+    /// What is known of it while it is sent.
+    pub fn spool(&self) -> Arc<Spool> {
+        self.spool.clone()
     }
 
     fn block(&mut self) -> anyhow::Result<Option<Given>> {
@@ -154,11 +171,11 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
+impl<D: Disk> Iterator for Reader<D> {
     type Item = anyhow::Result<Given>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.block().with_context(|| damaged(&self.spool.path)).transpose()
+        self.block().with_context(|| damaged(&self.path)).transpose()
     }
 }
 
@@ -179,6 +196,7 @@ fn header(file: &mut impl BufRead) -> anyhow::Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Real;
     use std::os::unix::fs::PermissionsExt;
 
     fn held(offset: u64, bytes: &[u8], too_long: Option<TooLong>) -> Arc<Held> {
@@ -189,21 +207,21 @@ mod tests {
     }
 
     fn read(path: &Path) -> anyhow::Result<Vec<Given>> {
-        Reader::open(path, 3)?.collect()
+        Reader::open(Real, path, 3)?.collect()
     }
 
     #[test]
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let spool = folder.path().join("a/spool");
-        assert!(files(&spool).unwrap().is_empty());
-        assert!(write(&spool, &[]).unwrap().is_none());
+        assert!(files(&Real, &spool).unwrap().is_empty());
+        assert!(write(&Real, &spool, &[]).unwrap().is_none());
         let long = TooLong { bytes: 99, covered: 101 };
         let all = [held(5, b"a\n\xff\n", None), held(9, b"long", Some(long)), held(110, b"half", None)];
-        let written = write(&spool, &all).unwrap().unwrap();
+        let written = write(&Real, &spool, &all).unwrap().unwrap();
         assert_eq!(written.records, 4);
         std::fs::write(spool.join("half.new"), "x").unwrap();
-        assert_eq!(files(&spool).unwrap(), [written.path.as_path()]);
+        assert_eq!(files(&Real, &spool).unwrap(), [written.path.as_path()]);
         assert!(!spool.join("half.new").try_exists().unwrap());
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&written.path), mode(&spool)), (0o600, 0o700));
@@ -222,7 +240,7 @@ mod tests {
     #[test]
     fn damage_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let path = write(folder.path(), &[held(0, b"abc\n", None)]).unwrap().unwrap().path;
+        let path = write(&Real, folder.path(), &[held(0, b"abc\n", None)]).unwrap().unwrap().path;
         let good = std::fs::read(&path).unwrap();
         let mut bad: Vec<Vec<u8>> = (0..good.len()).map(|len| good[..len].to_vec()).collect();
         let at = good.windows(3).position(|window| window == b"abc").unwrap();

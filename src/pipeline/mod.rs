@@ -11,12 +11,15 @@ pub mod replay;
 pub mod run;
 pub mod trace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ack::counted;
+use crate::ack::stored::{self, Old};
 use crate::batch::{Batch, Source};
 use crate::codec::{self, Block, Codec, Record};
+use crate::config::units::duration_text;
 use crate::filter::{Clock, Step};
 use crate::id::Ids;
 use crate::index::Route;
@@ -48,6 +51,8 @@ pub struct Pipeline {
     pub from_start: bool,
     /// The file of dead letters never grows beyond this.
     pub letters_bytes_max: u64,
+    /// Older dead letters are told of.
+    pub letters_age_max: Option<Duration>,
     /// Where a stop keeps what cannot be read again.
     pub spool: PathBuf,
     pub tuning: Tuning,
@@ -92,6 +97,17 @@ impl Pipeline {
 
     pub fn clock(&self) -> Clock {
         Clock { now: self.now.unwrap_or_else(Time::now) }
+    }
+
+    /// How many dead letters in a file are older than they should be, in words too; none if there are none.
+    pub fn old_letters(&self, file: &Path) -> std::io::Result<Option<(u64, String)>> {
+        let Some(age_max) = self.letters_age_max else { return Ok(None) };
+        let old = stored::old(file, self.clock().now.ago(age_max))?;
+        Ok(old.map(|Old { count, first }| {
+            let (letters, age) = (counted(count, "dead letter"), duration_text(age_max));
+            let (are, file) = (if count == 1 { "is" } else { "are" }, file.display());
+            (count, format!("{letters} in {file} {are} older than {age}, the first of {first}: replay or drop them"))
+        }))
     }
 
     /// A block's events as they are to be stored, in `batch`: decoded, filtered, with their time or their fate.

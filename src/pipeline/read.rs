@@ -82,7 +82,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
     let out = root.table_or_empty("output");
     let output = output::Config::read(&out);
     out.finish();
-    let (letters, letters_bytes_max) = dead_letter(root.table_or_empty("dead_letter"));
+    let (letters, letters_bytes_max, letters_age_max) = dead_letter(root.table_or_empty("dead_letter"));
     let state = state_path(root.table_or_empty("state"));
     let tuning = tuning(root.table_or_empty("tuning"));
     if let Some(choice) = &choice {
@@ -117,6 +117,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
         output,
         letters,
         letters_bytes_max,
+        letters_age_max,
         spool: state.join("spool").join(stem(path)),
         state,
         from_start: options.from_start && !options.again,
@@ -276,11 +277,12 @@ fn state_path(t: Section<'_>) -> Option<PathBuf> {
     path
 }
 
-fn dead_letter(t: Section<'_>) -> (Option<PathBuf>, u64) {
+fn dead_letter(t: Section<'_>) -> (Option<PathBuf>, u64, Option<Duration>) {
     let path = t.path("path").optional();
     let bytes_max = t.bytes("bytes_max", 4096..=1 << 50).or(1 << 30);
+    let age_max = t.duration("age_max", Duration::from_secs(1)..=Duration::from_secs(100 * 365 * 86_400)).optional();
     t.finish();
-    (path, bytes_max)
+    (path, bytes_max, age_max)
 }
 
 fn tuning(t: Section<'_>) -> Tuning {

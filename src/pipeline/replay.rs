@@ -7,19 +7,20 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 
 use super::Pipeline;
-use super::run::{Feed, Session, run_session};
+use super::run::{Ending, Feed, Session, run_session};
 use crate::ack::kept::Kept;
-use crate::ack::letter_file::{Short, rewrite};
+use crate::ack::letter_file::{Short, rewrite_on};
 use crate::ack::stored::{Lines, Stored};
 use crate::ack::{Letter, Letters, Shared, Summary};
 use crate::batch::{Source, Span};
 use crate::codec::{Block, Record};
+use crate::disk::{Disk, Real};
 use crate::input::Given;
 use crate::output::{Phase, Phases};
 
@@ -64,29 +65,137 @@ pub fn replay(
     wanted: &dyn Fn(&Stored) -> bool,
     phases: &Phases,
 ) -> anyhow::Result<Replayed> {
-    let failed = || format!("cannot read {}", path.display());
-    let mut replayed = Replayed::default();
-    let mut lines = Lines::open(path).with_context(failed)?;
-    let mut is_over = false;
-    while !is_over && *phases.borrow() == Phase::Running {
+    let mut replay = Replay::begin(Real, path, CHUNK_BYTES)?;
+    while *phases.borrow() == Phase::Running
+        && replay.replayed.errors.is_empty()
+        && let Some((blocks, sending)) = replay.next(pipeline, wanted)?
+    {
+        let (shared, kept, phases) = (Arc::<Shared>::default(), sending.kept.clone(), phases.clone());
+        let letters: Option<Box<dyn Letters>> = Some(Box::new(sending.failed.clone()));
+        let session = Session { shared, kept, phases, feed: Feed::Given(blocks), letters };
+        let Ending { summary, errors, .. } = run_session(pipeline, session);
+        replay.replayed.errors.extend(errors);
+        replay.settle(sending, &summary)?;
+    }
+    Ok(replay.replayed)
+}
+
+/// A replay without the sending: a chunk of letters after the other, each as blocks to be sent, and then settled.
+pub struct Replay<D: Disk> {
+    disk: D,
+    path: PathBuf,
+    lines: Lines<D>,
+    chunk_bytes: usize,
+    pub replayed: Replayed,
+}
+
+impl<D: Disk> Replay<D> {
+    pub fn begin(disk: D, path: &Path, chunk_bytes: usize) -> anyhow::Result<Replay<D>> {
+        let lines = Lines::open_on(&disk, path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Replay { disk, path: path.to_path_buf(), lines, chunk_bytes, replayed: Replayed::default() })
+    }
+
+    /// What is to be sent next; none at the end.
+    pub fn next(
+        &mut self,
+        pipeline: &Pipeline,
+        wanted: &dyn Fn(&Stored) -> bool,
+    ) -> anyhow::Result<Option<(Vec<Given>, Sending)>> {
         let mut chunk = Chunk::default();
-        is_over = true;
-        for line in lines.by_ref() {
-            let line = line.with_context(failed)?;
+        for line in self.lines.by_ref() {
+            let line = line.with_context(|| format!("cannot read {}", self.path.display()))?;
             match Stored::read(&line).filter(wanted) {
-                Some(stored) if stored.is_cut => replayed.cut += 1,
+                Some(stored) if stored.is_cut => self.replayed.cut += 1,
                 Some(stored) => chunk.add(stored, print(&line)),
                 None => {}
             }
-            if chunk.bytes >= CHUNK_BYTES {
-                is_over = false;
+            if chunk.bytes >= self.chunk_bytes {
                 break;
             }
         }
-        chunk.send(pipeline, path, phases, &mut replayed)?;
-        is_over |= !replayed.errors.is_empty();
+        if chunk.records.is_empty() {
+            return Ok(None);
+        }
+        let (blocks, inside) = chunk.blocks(pipeline);
+        let (kept, failed) = (Arc::default(), Failed::default());
+        Ok(Some((blocks, Sending { records: chunk.records, inside, kept, failed })))
     }
-    Ok(replayed)
+
+    /// The sending has come to its end: takes out of the file what is settled, and puts in what failed again.
+    pub fn settle(&mut self, sending: Sending, summary: &Summary) -> anyhow::Result<()> {
+        self.replayed.summary.merge(summary);
+        let is_settled = sending.settled();
+        let new = sending.failed_again();
+        self.write_back(&sending.records, &is_settled, new)
+    }
+
+    /// Takes out what is settled, and puts in what failed again in its place.
+    fn write_back(
+        &mut self,
+        records: &[Again],
+        is_settled: &[bool],
+        mut new: HashMap<usize, Vec<u8>>,
+    ) -> anyhow::Result<()> {
+        let mut out: HashMap<Print, (u64, usize)> = HashMap::new();
+        for (number, again) in records.iter().enumerate() {
+            let count = again.lines.len() as u64;
+            match (is_settled[number], new.contains_key(&number)) {
+                (false, _) => self.replayed.unsettled += count,
+                (true, false) => self.replayed.gone += count,
+                (true, true) => self.replayed.again += count,
+            }
+            if is_settled[number] {
+                again.lines.iter().for_each(|line| out.entry(*line).or_insert((0, number)).0 += 1);
+            }
+        }
+        rewrite_on(&self.disk, &self.path, &mut |line, to| match out.get_mut(&print(line)) {
+            Some((left, number)) if *left > 0 => {
+                *left -= 1;
+                to.extend_from_slice(&new.remove(number).unwrap_or_default());
+            }
+            _ => to.extend_from_slice(line),
+        })
+        .with_context(|| format!("cannot write {} anew: what was sent will be sent again", self.path.display()))?;
+        Ok(())
+    }
+}
+
+/// Records on their way.
+pub struct Sending {
+    records: Vec<Again>,
+    /// For each block, which records are in it by their offset.
+    inside: Vec<HashMap<u64, usize>>,
+    /// Where the sending keeps what is not settled.
+    pub kept: Arc<Kept>,
+    /// Where the sending puts letters.
+    pub failed: Failed,
+}
+
+impl Sending {
+    /// Which records are settled.
+    fn settled(&self) -> Vec<bool> {
+        let mut is_settled = vec![true; self.records.len()];
+        for held in self.kept.blocks() {
+            let there = held.source.again.and_then(|block| self.inside.get(block));
+            there.into_iter().flat_map(HashMap::values).for_each(|record| is_settled[*record] = false);
+        }
+        is_settled
+    }
+
+    /// The letters that records have now, written as they stand in a file.
+    fn failed_again(&self) -> HashMap<usize, Vec<u8>> {
+        let mut new: HashMap<usize, Vec<u8>> = HashMap::new();
+        for mut letter in self.failed.take() {
+            let there = letter.again.and_then(|block| self.inside.get(block));
+            let Some(number) = there.and_then(|there| there.get(&letter.offset)).copied() else { continue };
+            let stored = &self.records[number].stored;
+            letter.attempts = stored.attempts + letter.attempts.max(1);
+            letter.input = stored.input;
+            (letter.raw, letter.is_cut) = (stored.record.clone(), false);
+            letter.write(&stored.time, new.entry(number).or_default());
+        }
+        new
+    }
 }
 
 #[derive(Default)]
@@ -148,80 +257,19 @@ impl Chunk {
         }
         (blocks, inside)
     }
-
-    fn send(self, pipeline: &Pipeline, path: &Path, phases: &Phases, replayed: &mut Replayed) -> anyhow::Result<()> {
-        if self.records.is_empty() {
-            return Ok(());
-        }
-        let (blocks, inside) = self.blocks(pipeline);
-        let (shared, kept, collected) = (Arc::<Shared>::default(), Arc::<Kept>::default(), Collected::default());
-        let letters: Option<Box<dyn Letters>> = Some(Box::new(collected.clone()));
-        let (here, phases) = (kept.clone(), phases.clone());
-        let session = Session { shared, kept: here, phases, feed: Feed::Given(blocks), letters };
-        let ending = run_session(pipeline, session);
-        replayed.summary.merge(&ending.summary);
-        replayed.errors.extend(ending.errors);
-        let mut is_settled = vec![true; self.records.len()];
-        for held in kept.blocks() {
-            let there = held.source.again.and_then(|block| inside.get(block));
-            there.into_iter().flat_map(HashMap::values).for_each(|record| is_settled[*record] = false);
-        }
-        let mut new: HashMap<usize, Vec<u8>> = HashMap::new();
-        for mut letter in collected.take() {
-            let there = letter.again.and_then(|block| inside.get(block));
-            let Some(number) = there.and_then(|there| there.get(&letter.offset)).copied() else { continue };
-            let stored = &self.records[number].stored;
-            letter.attempts = stored.attempts + letter.attempts.max(1);
-            letter.input = stored.input;
-            (letter.raw, letter.is_cut) = (stored.record.clone(), false);
-            letter.write(&stored.time, new.entry(number).or_default());
-        }
-        self.write_back(path, &is_settled, new, replayed)
-    }
-
-    /// Takes out what is settled, and puts in what failed again in its place.
-    fn write_back(
-        &self,
-        path: &Path,
-        is_settled: &[bool],
-        mut new: HashMap<usize, Vec<u8>>,
-        replayed: &mut Replayed,
-    ) -> anyhow::Result<()> {
-        let mut out: HashMap<Print, (u64, usize)> = HashMap::new();
-        for (number, again) in self.records.iter().enumerate() {
-            let count = again.lines.len() as u64;
-            match (is_settled[number], new.contains_key(&number)) {
-                (false, _) => replayed.unsettled += count,
-                (true, false) => replayed.gone += count,
-                (true, true) => replayed.again += count,
-            }
-            if is_settled[number] {
-                again.lines.iter().for_each(|line| out.entry(*line).or_insert((0, number)).0 += 1);
-            }
-        }
-        rewrite(path, &mut |line, to| match out.get_mut(&print(line)) {
-            Some((left, number)) if *left > 0 => {
-                *left -= 1;
-                to.extend_from_slice(&new.remove(number).unwrap_or_default());
-            }
-            _ => to.extend_from_slice(line),
-        })
-        .with_context(|| format!("cannot write {} anew: what was sent will be sent again", path.display()))?;
-        Ok(())
-    }
 }
 
 /// Letters of events that fail again.
 #[derive(Clone, Default)]
-struct Collected(Arc<Mutex<Vec<Letter>>>);
+pub struct Failed(Arc<Mutex<Vec<Letter>>>);
 
-impl Collected {
+impl Failed {
     fn take(&self) -> Vec<Letter> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Letters for Collected {
+impl Letters for Failed {
     fn append(&mut self, letters: &[&Letter]) -> Result<(), Short> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(letters.iter().map(|letter| (*letter).clone()));

@@ -16,9 +16,10 @@ use super::pack::Packer;
 use super::{InputKind, Pipeline};
 use crate::ack::kept::{Held, Kept};
 use crate::ack::positions::{Before, Save, Store};
-use crate::ack::{Acks, Desk, Ledger, LetterFile, Letters, Shared, Summary, Tally};
+use crate::ack::{Acks, Desk, LetterFile, Letters, Shared, Summary, Tally};
 use crate::batch::Batch;
 use crate::codec::Record;
+use crate::disk::Real;
 use crate::input::budget::Budget;
 use crate::input::known::Known;
 use crate::input::lines::Rest;
@@ -69,8 +70,7 @@ pub fn run(pipeline: &Pipeline, shared: &Arc<Shared>, phases: &Phases) -> Ending
 /// As [`run`], with what else there is to say of it. A session that replaces another goes on where that one saved
 /// the positions.
 pub fn run_session(pipeline: &Pipeline, session: Session) -> Ending {
-    // what was not settled comes again, in partitions of its own
-    session.shared.lock().1 = Ledger::default();
+    session.shared.begin();
     match begin(pipeline, &session) {
         Ok(begun) => carry_out(pipeline, begun, session),
         Err(error) => {
@@ -182,20 +182,20 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
 
 fn take_in(pipeline: &Pipeline, intake: &Intake, rest: Rest) -> anyhow::Result<()> {
     match &pipeline.inputs[intake.input].kind {
-        InputKind::Stdin => {
-            if let Err(error) = give_spools(pipeline, intake) {
+        InputKind::Stdin => match give_spools(pipeline, intake) {
+            Ok(true) => stdin::run(intake, rest),
+            ending => {
                 intake.kept.hold_rest(intake.input, stdin::source(&rest), rest);
-                return Err(error);
+                ending.map(drop)
             }
-            stdin::run(intake, rest)
-        }
+        },
         InputKind::File(config) => config.run(intake),
     }
 }
 
 /// What was kept of standard input must not be forgotten because the pipeline reads something else now.
 fn check_spools(pipeline: &Pipeline) -> anyhow::Result<()> {
-    if pipeline.reads_stdin() || spool::files(&pipeline.spool)?.is_empty() {
+    if pipeline.reads_stdin() || spool::files(&Real, &pipeline.spool)?.is_empty() {
         return Ok(());
     }
     let folder = pipeline.spool.display();
@@ -203,13 +203,18 @@ fn check_spools(pipeline: &Pipeline) -> anyhow::Result<()> {
     anyhow::bail!("what an earlier run kept of standard input is still in {folder}: this pipeline does not read that")
 }
 
-/// What earlier runs kept of standard input goes before it.
-fn give_spools(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<()> {
-    for path in spool::files(&pipeline.spool)? {
+/// What earlier runs kept of standard input goes before it. False if that is not to be read: a spool that is sent
+/// again, whole, must not put an older version over a newer one that came after it.
+fn give_spools(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<bool> {
+    for path in spool::files(&Real, &pipeline.spool)? {
         tracing::info!(path = %path.display(), "what an earlier run kept is sent first");
-        intake.give(&mut spool::Reader::open(&path, intake.input)?)?;
+        let mut reader = spool::Reader::open(Real, &path, intake.input)?;
+        intake.give(&mut reader)?;
+        if pipeline.ordered && !intake.is_done_with(&reader.spool()) {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: &Acks) {

@@ -97,6 +97,30 @@ fn letters_are_sent_again_when_the_mapping_is_mended() {
     assert_eq!(onceline.run(&events(4)).settled().counts(["created", "duplicates"]), [0, 4]);
 }
 
+#[test]
+fn old_letters_are_told_of_and_dropped_by_nobody_else() {
+    let stub = Stub::new("{\"http\":200,\"items\":[400,400]}");
+    let onceline = Onceline::new(&engine(&stub, "[dead_letter]\nage_max = \"30d\""));
+    let run = onceline.run(&events(2)).settled();
+    assert!(!run.stderr.contains("older than"), "{}", run.stderr);
+    let later = ["--now", "2100-01-01T00:00:00Z"];
+    let onceline = onceline.args(&later);
+    let run = onceline.run(b"").settled();
+    assert_eq!(run.stderr.matches("2 dead letters in ").count(), 2, "at the start and at the end: {}", run.stderr);
+    assert!(run.stderr.contains(" are older than 30d, the first of 2"), "{}", run.stderr);
+    let (_, said, _) = letters(&onceline, &["list"]);
+    assert!(!said.contains("older than"), "{said}");
+    let (_, said, _) = letters(&onceline, &[&["list"][..], &later].concat());
+    assert!(said.contains("2 dead letters in ") && said.contains("older than 30d"), "{said}");
+    let (_, said, _) = letters(&onceline, &[&["list", "--json"][..], &later].concat());
+    assert_eq!(parse(said.as_bytes())["old"], 2);
+    let drop = ["drop", "--older-than", "40d", "--yes"];
+    letters(&onceline, &drop);
+    assert_eq!(file(&onceline).len(), 2);
+    let (status, said, _) = letters(&onceline, &[&drop[..], &later].concat());
+    assert!(status == Some(0) && said.contains("2 letters dropped") && file(&onceline).is_empty(), "{said}");
+}
+
 /// Where a record stands in its file is known when it is sent again, and so is an id that is made of it. Positions
 /// are left alone.
 #[test]

@@ -9,12 +9,13 @@ use serde_json::Value;
 use crate::engine::Doc;
 use crate::life::LETTERS;
 use crate::logs::Text;
+use crate::pipe::{PIPE, Piece};
 use crate::scenario::{APPS, Shape};
 use crate::world::{World, lock};
 use crate::writer::{Kind, Line, Lines};
 use onceline::input::identity::Position;
 
-/// How a life stands when it was not cut off.
+/// How a session stands when it was not cut off.
 pub struct Outcome {
     /// How often each line was handed over, by its number; how many lines in all.
     pub handed: BTreeMap<u64, u64>,
@@ -28,7 +29,9 @@ pub struct Outcome {
 #[derive(Default)]
 struct Read {
     bytes: usize,
-    letters: Vec<(u64, String, u64)>,
+    letters: Vec<(u64, Of)>,
+    /// Of records that are pieces of lines, as they were read.
+    pieces: Vec<String>,
 }
 
 /// What was read of files of letters before, by their numbers.
@@ -37,22 +40,37 @@ pub struct Known(BTreeMap<u64, Read>);
 
 /// Dead letters that are sure to stay: by the line's number, its reason and places.
 pub fn letters(world: &World) -> Letters {
-    let mut letters = Letters::new();
+    letters_and_pieces(world).0
+}
+
+fn letters_and_pieces(world: &World) -> (Letters, Vec<String>) {
+    let (mut letters, mut pieces) = (Letters::new(), Vec::new());
     let mut known = lock(&world.letters);
     let mut before = std::mem::take(&mut known.0);
     for (file, text) in world.disk.synced(LETTERS) {
         let read = before.remove(&file).filter(|read| read.bytes <= text.len()).unwrap_or_default();
         let read = known.0.entry(file).or_insert(read);
         read.go_on(world, &text);
-        for (n, reason, offset) in &read.letters {
-            let entry = letters.entry(*n).or_insert_with(|| (reason.clone(), BTreeSet::new()));
-            if entry.0 != *reason {
-                world.clock.wrong(format!("line {n} has dead letters of two reasons, {} and {reason}", entry.0));
-            }
-            entry.1.insert(*offset);
+        pieces.extend_from_slice(&read.pieces);
+        for (n, of) in &read.letters {
+            letters.entry(*n).or_default().add(of);
         }
     }
-    letters
+    (letters, pieces)
+}
+
+impl Of {
+    /// One more of the same line.
+    fn add(&mut self, other: &Of) {
+        if !self.reason.is_empty() && self.reason != other.reason {
+            self.reason = format!("{} and {}", self.reason, other.reason);
+        } else {
+            self.reason.clone_from(&other.reason);
+        }
+        self.places.extend(&other.places);
+        self.attempts = self.attempts.max(other.attempts);
+        self.is_cut |= other.is_cut;
+    }
 }
 
 impl Read {
@@ -61,20 +79,36 @@ impl Read {
         for line in text[self.bytes..].split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             self.bytes += line.len();
             match letter(line) {
-                Some(letter) => self.letters.push(letter),
-                None => world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line))),
+                Some(Named::Line(n, of)) => self.letters.push((n, of)),
+                Some(Named::Piece(text)) => self.pieces.push(text),
+                None => {
+                    world.clock.wrong(format!("a dead letter that cannot be read: {}", String::from_utf8_lossy(line)))
+                }
             }
         }
     }
 }
 
-fn letter(line: &[u8]) -> Option<(u64, String, u64)> {
+/// What a letter is of.
+enum Named {
+    Line(u64, Of),
+    /// A piece of a line without its beginning.
+    Piece(String),
+}
+
+fn letter(line: &[u8]) -> Option<Named> {
     let letter: Value = serde_json::from_slice(line).ok()?;
     let n = match &letter["event"] {
-        Value::String(raw) => raw.strip_prefix("{\"n\":")?.split(',').next()?.parse().ok()?,
+        Value::String(raw) => match number(raw) {
+            Some(n) => n,
+            None => return Some(Named::Piece(raw.clone())),
+        },
         event => event["n"].as_u64()?,
     };
-    Some((n, letter["reason"].as_str()?.to_string(), letter["source"]["offset"].as_u64()?))
+    let reason = letter["reason"].as_str()?.to_string();
+    let places = [letter["source"]["offset"].as_u64()?].into();
+    let (attempts, is_cut) = (letter["attempts"].as_u64()?, letter["cut"] == true);
+    Some(Named::Line(n, Of { reason, places, attempts, is_cut }))
 }
 
 /// No position may pass a line that has no fate that lasts.
@@ -98,7 +132,22 @@ pub fn positions(world: &World, positions: &[Position], when: &str) {
     }
 }
 
-type Letters = BTreeMap<u64, (String, BTreeSet<u64>)>;
+/// The letters of one line.
+#[derive(Clone, Debug, Default)]
+pub struct Of {
+    pub reason: String,
+    places: BTreeSet<u64>,
+    /// The most that one of them has.
+    attempts: u64,
+    is_cut: bool,
+}
+
+pub type Letters = BTreeMap<u64, Of>;
+
+/// The reason of a line's letter, as the engine is now.
+fn reason(world: &World, kind: Kind) -> Option<&'static str> {
+    kind.reason().filter(|_| kind != Kind::Mapping || !world.engine.is_mended())
+}
 
 fn wrong_place(world: &World, lines: &Lines, text: Text, offset: u64, known: &mut Option<Letters>) -> Option<String> {
     for line in lines.of(text).take_while(|line| line.start < offset) {
@@ -117,6 +166,7 @@ fn has_fate(world: &World, lines: &Lines, line: &Line, letters: &Letters) -> boo
     match line.kind {
         Kind::Debug => true,
         Kind::Good => is_stored(world, lines, line),
+        Kind::Mapping if world.engine.is_stored(line.n) => true,
         _ => letters.contains_key(&line.n) || line.kind == Kind::Mapping && is_overtaken(world, lines, line),
     }
 }
@@ -125,8 +175,13 @@ fn has_fate(world: &World, lines: &Lines, line: &Line, letters: &Letters) -> boo
 pub fn is_done(world: &World) -> bool {
     let lines = lock(&world.lines);
     let letters = letters(world);
-    let is_done = |line: &Line| lines.lost.contains(&line.n) || has_fate(world, &lines, line, &letters);
-    lines.is_over && lines.all.iter().all(is_done)
+    let is_done = |line: &Line| is_free(world, &lines, line) || has_fate(world, &lines, line, &letters);
+    lines.is_over && (world.pipe.is_done() || !world.scenario.has_stdin) && lines.all.iter().all(is_done)
+}
+
+/// The line may have no fate: it was destroyed, or read by a process that was killed, or by two, half and half.
+fn is_free(world: &World, lines: &Lines, line: &Line) -> bool {
+    lines.lost.contains(&line.n) || line.text == PIPE && world.pipe.is_cut(line.start..line.end)
 }
 
 /// The line is a document, or was, or a newer one of its key is.
@@ -150,7 +205,7 @@ pub fn counts(world: &World, summary: &Summary) {
     }
 }
 
-pub fn end_of_life(world: &World, outcome: &Outcome) {
+pub fn end_of_session(world: &World, outcome: &Outcome) {
     let Outcome { handed, count, summary, open, is_abandoned } = outcome;
     counts(world, summary);
     if summary.tally.events_in != *count {
@@ -173,16 +228,23 @@ pub fn end_of_life(world: &World, outcome: &Outcome) {
 /// When all is done: every complete line has exactly one fate.
 pub fn fates(world: &World) {
     let lines = lock(&world.lines);
-    let letters = letters(world);
+    let (letters, pieces) = letters_and_pieces(world);
+    let is_cut = |line: &&Line| world.pipe.is_cut(line.start..line.end);
+    let cut: BTreeSet<u64> = lines.of(PIPE).filter(is_cut).map(|line| line.n).collect();
+    let free: BTreeSet<u64> = lines.lost.union(&cut).copied().collect();
     let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for line in &lines.all {
         let letter = letters.get(&line.n);
         let is_stale = line.kind == Kind::Mapping && is_overtaken(world, &lines, line);
-        let may_be_none = is_stale || lines.lost.contains(&line.n);
-        if letter.map(|letter| letter.0.as_str()) != line.kind.reason() && !(letter.is_none() && may_be_none) {
+        let may_be_none = is_stale || is_free(world, &lines, line);
+        if cut.contains(&line.n) {
+            // what became of its pieces is looked at below
+        } else if letter.map(|letter| letter.reason.as_str()) != reason(world, line.kind)
+            && !(letter.is_none() && may_be_none)
+        {
             world.clock.wrong(format!("line {}, {:?}, has the letter {letter:?}", line.n, line.kind));
         }
-        if line.kind == Kind::Good {
+        if reason(world, line.kind).is_none() && line.kind != Kind::Debug {
             let name = match world.scenario.shape {
                 Shape::Key => format!("{}/{}", APPS[line.app], line.key),
                 Shape::Line { .. } => format!("{}/{}", APPS[line.app], line.n),
@@ -197,12 +259,13 @@ pub fn fates(world: &World) {
     }
     for (name, numbers) in &wanted {
         let app = name.split('/').next().unwrap_or_default();
-        // of a key the newest counts
-        let newest = numbers.last().copied().unwrap_or_default();
-        match found.remove(&(app, newest)) {
-            Some(1) => {}
-            None if lines.lost.contains(&newest) => {}
-            count => world.clock.wrong(format!("{name}: {} documents of line {newest}", count.unwrap_or_default())),
+        // of a key the newest counts, or the newest of those that must have a fate
+        let numbers: Vec<u64> = numbers.iter().copied().collect();
+        let sure = numbers.iter().rposition(|n| !free.contains(n));
+        let good = &numbers[sure.unwrap_or(0)..];
+        let counts: Vec<u64> = good.iter().filter_map(|n| found.remove(&(app, *n))).collect();
+        if counts != [1] && !(counts.is_empty() && sure.is_none()) {
+            world.clock.wrong(format!("{name}: {counts:?} documents of the lines {good:?}"));
         }
     }
     for ((app, n), _) in found {
@@ -212,6 +275,56 @@ pub fn fates(world: &World) {
     for n in letters.keys().filter(|n| !known.contains(n)) {
         world.clock.wrong(format!("a dead letter of line {n}, which was never complete"));
     }
+    pieces_of_lines(world, &letters, pieces);
+}
+
+/// While letters are sent again, each line is still a document or a letter.
+pub fn letters_have_fates(world: &World) {
+    let lines = lock(&world.lines);
+    let letters = letters(world);
+    for line in lines.all.iter().filter(|line| !is_free(world, &lines, line)) {
+        if !has_fate(world, &lines, line, &letters) {
+            return world.clock.wrong(format!("line {}, {:?}, was lost by a replay", line.n, line.kind));
+        }
+    }
+}
+
+/// After a replay that came to its end: what failed again has its count raised, and nothing else became a letter.
+pub fn sent_again(world: &World, before: &Letters) {
+    let after = letters(world);
+    for (n, of) in &after {
+        let Some(was) = before.get(n) else {
+            world.clock.wrong(format!("line {n} became a letter by a replay"));
+            continue;
+        };
+        // of a line that is too long nothing can be sent
+        if of.attempts <= was.attempts && !of.is_cut {
+            world.clock.wrong(format!("the letter of line {n} was tried {} times, then {}", was.attempts, of.attempts));
+        }
+    }
+}
+
+/// Pieces of lines that several processes read are events of their own, and each is there.
+fn pieces_of_lines(world: &World, letters: &Letters, mut found: Vec<String>) {
+    for Piece { text, is_lost } in world.pipe.pieces() {
+        let is_it = |letter: &String| !letter.is_empty() && text.starts_with(letter.as_str());
+        let before = found.len();
+        found.retain(|letter| !is_it(letter));
+        let is_found = found.len() < before || number(&text).is_some_and(|n| letters.contains_key(&n));
+        // an object is whole but for its line feed
+        let has_another_fate = is_lost || text.is_empty() || text.ends_with('}');
+        if !is_found && !has_another_fate {
+            world.clock.wrong(format!("no dead letter of the piece {text:?} of standard input"));
+        }
+    }
+    if let Some(letter) = found.first() {
+        world.clock.wrong(format!("a dead letter of {letter:?}, which was not written"));
+    }
+}
+
+/// The number of a line, if its text is known so far.
+pub fn number(text: &str) -> Option<u64> {
+    text.strip_prefix("{\"n\":")?.split_once(',')?.0.parse().ok()
 }
 
 /// After all is done the positions are at the last lines' ends.
@@ -250,7 +363,7 @@ pub fn others_went_on(world: &World, crashes: &[Duration]) -> u64 {
     let scenario = &world.scenario;
     let stored = world.engine.stored();
     let lines = lock(&world.lines);
-    if scenario.bytes_in_flight_max < 1 << 20 {
+    if scenario.plans.iter().any(|plan| plan.bytes_in_flight_max < 1 << 20) {
         return 0;
     }
     let mut count = 0;
@@ -271,7 +384,7 @@ pub fn others_went_on(world: &World, crashes: &[Duration]) -> u64 {
         });
         for line in &lines.all {
             let is_due = line.written >= time.start && line.written + settle < time.end;
-            let is_due = is_due && !lines.lost.contains(&line.n);
+            let is_due = is_due && !is_free(world, &lines, line);
             if is_due && line.kind == Kind::Good && Some(line.app) != app && scenario.shape != Shape::Key {
                 count += 1;
                 let at = stored.get(&line.n);

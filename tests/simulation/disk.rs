@@ -10,7 +10,7 @@ use onceline::disk;
 use onceline::time::Time;
 
 use crate::saves::STATE;
-use crate::scenario::{Fault, Trouble};
+use crate::scenario::Trouble;
 use crate::world::{Clock, lock};
 
 type Inode = u64;
@@ -23,7 +23,6 @@ pub struct Disk {
 
 struct State {
     rng: Rng,
-    faults: Vec<Fault>,
     nodes: BTreeMap<Inode, Node>,
     next: Inode,
     names: BTreeMap<PathBuf, Inode>,
@@ -47,10 +46,9 @@ pub struct Open {
 }
 
 impl Disk {
-    pub fn new(seed: u64, faults: Vec<Fault>, clock: Clock) -> Disk {
+    pub fn new(seed: u64, clock: Clock) -> Disk {
         let state = State {
             rng: Rng::with_seed(seed ^ 0xd15c_0000),
-            faults,
             nodes: BTreeMap::new(),
             next: 100,
             names: BTreeMap::new(),
@@ -126,21 +124,28 @@ impl Disk {
         changed.clear();
     }
 
+    fn make(&self, path: &Path) -> io::Result<Inode> {
+        let mut state = lock(&self.state);
+        if !is_in(&state.names, path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let inode = state.node();
+        state.name(path, Some(inode));
+        Ok(inode)
+    }
+
     /// A step of the process on the disk: where it may end, or be told that it failed.
     fn operation(&self, what: &'static str, detail: u64, is_write: bool) -> io::Result<()> {
         self.clock.step(what, detail).map_err(|_| io::Error::other("the process is no more"))?;
         if !is_write {
             return Ok(());
         }
-        let now = self.clock.now();
-        let mut state = lock(&self.state);
-        let State { rng, faults, .. } = &mut *state;
-        for fault in faults.iter().filter(|fault| fault.time.contains(&now)) {
-            match fault.kind {
-                Trouble::Full => return Err(io::ErrorKind::StorageFull.into()),
-                Trouble::WriteFails if rng.f64() < fault.share => return Err(io::Error::other("a write failed")),
-                _ => {}
-            }
+        if self.clock.trouble(Trouble::Full) > 0.0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let share = self.clock.trouble(Trouble::WriteFails);
+        if share > 0.0 && lock(&self.state).rng.f64() < share {
+            return Err(io::Error::other("a write failed"));
         }
         Ok(())
     }
@@ -189,28 +194,17 @@ impl disk::Disk for Disk {
 
     fn append(&self, path: &Path) -> io::Result<Open> {
         self.operation("open", 0, true)?;
-        let mut state = lock(&self.state);
-        let inode = match state.names.get(path) {
-            Some(inode) => *inode,
-            None => {
-                let folder = disk::folder_of(path);
-                if folder != Path::new(STATE) && !state.names.contains_key(folder) {
-                    return Err(io::ErrorKind::NotFound.into());
-                }
-                let inode = state.node();
-                state.name(path, Some(inode));
-                inode
-            }
-        };
+        let known = lock(&self.state).names.get(path).copied();
+        let inode = known.map_or_else(|| self.make(path), Ok)?;
         Ok(Open { disk: self.clone(), inode })
     }
 
     fn create(&self, path: &Path) -> io::Result<Open> {
-        let open = self.append(path)?;
-        if let Some(node) = lock(&self.state).nodes.get_mut(&open.inode) {
-            node.bytes.clear();
+        if lock(&self.state).names.contains_key(path) {
+            self.remove(path)?;
         }
-        Ok(open)
+        self.operation("create", 0, true)?;
+        Ok(Open { disk: self.clone(), inode: self.make(path)? })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -241,12 +235,12 @@ impl disk::Disk for Disk {
         }
     }
 
-    fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
+    fn make_folder(&self, path: &Path, _mode: u32) -> io::Result<()> {
         if path == Path::new(STATE) || lock(&self.state).names.contains_key(path) {
             return Ok(());
         }
         let above = disk::folder_of(path);
-        self.make_folder(above, mode)?;
+        self.make_folder(above, disk::PRIVATE)?;
         self.operation("make folder", 0, true)?;
         let mut state = lock(&self.state);
         let inode = state.node();

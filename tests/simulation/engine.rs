@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ struct State {
     told: BTreeMap<u64, u64>,
     /// Requests under way from this life.
     life: u64,
+    /// The mapping takes what it did not take.
+    is_mended: bool,
     requests: u64,
 }
 
@@ -66,6 +69,7 @@ impl Engine {
             fails: BTreeMap::new(),
             told: BTreeMap::new(),
             life: 0,
+            is_mended: false,
             requests: 0,
         };
         Engine { state: Arc::new(Mutex::new(state)), scenario: Arc::new(scenario.clone()), clock }
@@ -97,6 +101,14 @@ impl Engine {
         lock(&self.state).told.clone()
     }
 
+    pub fn mend(&self) {
+        lock(&self.state).is_mended = true;
+    }
+
+    pub fn is_mended(&self) -> bool {
+        lock(&self.state).is_mended
+    }
+
     pub fn requests(&self) -> u64 {
         lock(&self.state).requests
     }
@@ -107,20 +119,19 @@ impl Engine {
 
     /// Whether a fault meets what happens now.
     fn meets(&self, kind: Trouble) -> bool {
-        let now = self.clock.now();
-        let share = self.scenario.troubles(now).filter(|f| f.kind == kind).map(|f| f.share).fold(0.0, f64::max);
+        let share = self.clock.trouble(kind);
         share > 0.0 && self.random(|rng| rng.f64() < share)
     }
 
     fn is_now(&self, kind: Trouble) -> bool {
-        self.scenario.troubles(self.clock.now()).any(|fault| fault.kind == kind)
+        self.clock.trouble(kind) > 0.0
     }
 
     /// The key that is taken now; a new one with each fault of this kind, known to the other side when it is past.
     fn key(&self, known: bool) -> Duration {
         let now = self.clock.now();
-        let faults = self.scenario.faults.iter().filter(|fault| fault.kind == Trouble::Key);
-        let at = |fault: &crate::scenario::Fault| if known { fault.time.end } else { fault.time.start };
+        let faults = self.clock.faults(Trouble::Key).into_iter();
+        let at = |fault: Range<Duration>| if known { fault.end } else { fault.start };
         faults.map(at).filter(|at| *at <= now).max().unwrap_or_default()
     }
 
@@ -194,7 +205,7 @@ impl Engine {
                 return kinds[state.rng.usize(..kinds.len())];
             }
         }
-        if item.mark == "mapping" {
+        if item.mark == "mapping" && !lock(&self.state).is_mended {
             return (400, "mapper_parsing_exception");
         }
         self.store(item)

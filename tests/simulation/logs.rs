@@ -243,9 +243,7 @@ impl Disk for Logs {
 
     fn open(&self, path: &Path) -> io::Result<Reading> {
         self.clock.step("open log", 0).map_err(|_| io::Error::other("the process is no more"))?;
-        let now = self.clock.now();
-        let share =
-            self.scenario.troubles(now).filter(|f| f.kind == Trouble::OpenFails).map(|f| f.share).fold(0.0, f64::max);
+        let share = self.clock.trouble(Trouble::OpenFails);
         let mut state = lock(&self.state);
         if share > 0.0 && state.rng.f64() < share {
             return Err(io::Error::other("too many open files"));

@@ -7,11 +7,14 @@
 mod check;
 mod disk;
 mod engine;
+mod input;
 mod life;
 mod logs;
+mod pipe;
 mod run;
 mod saves;
 mod scenario;
+mod session;
 mod world;
 mod writer;
 
@@ -36,7 +39,7 @@ fn every_line_has_exactly_one_fate() {
         (Some(seed), _) => vec![seed],
         (None, count) => kept().chain(1..=count.unwrap_or(1000)).collect(),
     };
-    let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let (next, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(Vec::new()));
     let sums = Mutex::new(run::Counts::default());
     // for trying out what the simulation finds: up to the first seed that fails
     let is_first_enough = std::env::var_os("ONCELINE_FIRST").is_some();
@@ -56,6 +59,11 @@ fn every_line_has_exactly_one_fate() {
                             println!("{}", outcome.words(*seed));
                         }
                         failed.push(*seed);
+                    }
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if done.is_multiple_of(1000) {
+                        let (seconds, failed) = (started.elapsed().as_secs_f64(), world::lock(&failed).len());
+                        println!("{done} of {} seeds after {seconds:.0} s, {failed} failed", seeds.len());
                     }
                 }
             });

@@ -10,11 +10,12 @@ use fastrand::Rng;
 pub struct Scenario {
     pub seed: u64,
     pub shape: Shape,
-    /// The pipeline file.
-    pub pipeline: String,
-    pub batch_bytes: usize,
-    pub bytes_in_flight_max: usize,
-    pub slots: usize,
+    /// The pipelines that replace each other while the process runs, by the time from which on.
+    pub plans: Vec<Plan>,
+    /// How long one that is replaced may deliver what was read.
+    pub drain: Duration,
+    /// There is a standard input beside the files.
+    pub has_stdin: bool,
     /// The file of dead letters takes no more; where that is little, somebody moves it away now and then.
     pub letters_bytes_max: u64,
     /// The engine takes no request that is larger.
@@ -35,6 +36,22 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// How the lives before the last one end.
     pub ends: Vec<End>,
+    /// How replays of the dead letters before the last one end, and what troubles them, from the first one on.
+    pub replays: Vec<End>,
+    pub replay_faults: Vec<Fault>,
+    /// So much is sent before the file of letters is written anew.
+    pub replay_bytes: usize,
+}
+
+/// A pipeline.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub from: Duration,
+    /// The pipeline file.
+    pub pipeline: String,
+    pub batch_bytes: usize,
+    pub bytes_in_flight_max: usize,
+    pub slots: usize,
 }
 
 /// What a document is.
@@ -148,13 +165,18 @@ impl Scenario {
         let request_timeout = Duration::from_millis(rng.u64(500..8_000));
         let count = if rng.u8(..8) == 0 { 0 } else { rng.usize(1..9) };
         let ends = if rng.u8(..6) == 0 { 0 } else { rng.usize(1..8) };
+        let reloads = if rng.u8(..3) == 0 { rng.usize(1..5) } else { 0 };
+        let mut times: Vec<Duration> = (0..reloads).map(|_| writing.mul_f64(rng.f64() * 1.2)).collect();
+        times.push(Duration::ZERO);
+        times.sort();
+        let fixed = fixed(rng, shape);
+        let load = (rng.u8(..3) == 0).then(|| load(rng, shape, writing));
         let scenario = Scenario {
             seed,
             shape,
-            pipeline: pipeline(rng, shape, request_timeout, retry_wait_max),
-            batch_bytes: 1 << rng.usize(8..14),
-            bytes_in_flight_max: if rng.u8(..3) == 0 { 4 << 10 } else { 64 << 20 },
-            slots: rng.usize(1..9),
+            plans: times.into_iter().map(|from| plan(rng, from, &fixed, request_timeout, retry_wait_max)).collect(),
+            drain: drain(rng),
+            has_stdin: rng.bool(),
             letters_bytes_max: if rng.u8(..4) == 0 { 1 << rng.u32(12..16) } else { LETTERS_BYTES_MAX },
             request_bytes_max: 1 << rng.usize(13..16),
             request_timeout,
@@ -166,8 +188,11 @@ impl Scenario {
             poll_interval: Duration::from_secs(rng.u64(1..6)),
             lines: if rng.u8(..8) == 0 { 256 } else { 1 << rng.usize(3..8) },
             writing,
-            faults: (0..count).map(|_| fault(rng, writing)).collect(),
+            faults: (0..count).map(|_| fault(rng, writing)).chain(load).collect(),
             ends: (0..ends).map(|_| end(rng, writing)).collect(),
+            replays: (0..rng.usize(..4)).map(|_| end(rng, Duration::from_secs(20))).collect(),
+            replay_faults: (0..rng.usize(..3)).map(|_| fault(rng, Duration::from_secs(20))).collect(),
+            replay_bytes: 1 << rng.usize(8..16),
         };
         match rng.u8(..12) {
             0 => scenario.with_one_index_in_trouble(rng),
@@ -180,7 +205,13 @@ impl Scenario {
         let kinds = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2), Trouble::Flooded(0)];
         let time = Duration::ZERO..self.writing + Duration::from_secs(100);
         let fault = Fault { time, kind: kinds[rng.usize(..kinds.len())], share: 1.0 };
-        Scenario { faults: vec![fault], ends: Vec::new(), bytes_in_flight_max: 64 << 20, ..self }
+        let plans = self.plans.into_iter().map(|plan| Plan { bytes_in_flight_max: 64 << 20, ..plan });
+        Scenario { faults: vec![fault], ends: Vec::new(), plans: plans.take(1).collect(), ..self }
+    }
+
+    /// The plan that is to run from now on.
+    pub fn newest_plan(&self, now: Duration) -> usize {
+        self.plans.iter().rposition(|plan| plan.from <= now).unwrap_or(0)
     }
 
     /// When the last fault and the last line are past.
@@ -194,8 +225,9 @@ impl Scenario {
         Duration::from_secs(120) + self.retry_wait_max * 20 + self.request_timeout * 20
     }
 
-    pub fn troubles(&self, now: Duration) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(move |fault| fault.time.contains(&now))
+    /// When the last trouble of replays is past, from the first one on.
+    pub fn replay_calm(&self) -> Duration {
+        self.replay_faults.iter().map(|fault| fault.time.end).max().unwrap_or_default()
     }
 }
 
@@ -210,28 +242,49 @@ fn fault(rng: &mut Rng, writing: Duration) -> Fault {
     Fault { time: from..from + Duration::from_millis(lasts), kind, share }
 }
 
+/// An engine that cannot do what comes, most of the time: much is on its way at a stop. Where the newest line of a
+/// key must win, what is stored meanwhile matters.
+fn load(rng: &mut Rng, shape: Shape, writing: Duration) -> Fault {
+    let of_index = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2)];
+    let of_all = [Trouble::Busy, Trouble::AllBusy, Trouble::Slow, Trouble::Down, Trouble::Closed(0), Trouble::Gone(2)];
+    let kinds = if shape == Shape::Key { &of_index[..] } else { &of_all };
+    let share = 0.5 + rng.f64() * 0.5;
+    Fault { time: Duration::ZERO..writing.mul_f64(rng.f64() * 3.0), kind: kinds[rng.usize(..kinds.len())], share }
+}
+
 fn end(rng: &mut Rng, writing: Duration) -> End {
     let bits = rng.u32(3..12);
     let steps = 1 + rng.u64(..1 << bits);
-    match rng.u8(..8) {
+    match rng.u8(..10) {
         0..=2 => End::Kill { steps },
         3..=5 => End::PowerLoss { steps },
         6 => End::KillAfter(writing.mul_f64(rng.f64())),
-        _ => End::Stop { after: writing.mul_f64(rng.f64()), drain: Duration::from_millis(rng.u64(..20_000)) },
+        _ => End::Stop { after: writing.mul_f64(rng.f64() * 0.4), drain: drain(rng) },
     }
 }
 
-fn pipeline(rng: &mut Rng, shape: Shape, timeout: Duration, wait_max: Duration) -> String {
-    let (id, action) = match shape {
+/// Often too short for what is on its way.
+fn drain(rng: &mut Rng) -> Duration {
+    let bits = rng.u32(0..16);
+    Duration::from_millis(rng.u64(..1 << bits))
+}
+
+/// What a running pipeline may not be replaced in: the id and the index; and the action.
+fn fixed(rng: &mut Rng, shape: Shape) -> (&'static str, &'static str) {
+    match shape {
         Shape::Line { create } => {
             let ids = ["scheme = 'compact'\nmethod = 'SHA256'", "scheme = 'time-hash'\nmethod = 'MD5'\nkey = 'test'"];
             (ids[rng.usize(..2)], if create { "create" } else { "index" })
         }
         Shape::Key => ("scheme = 'hash'\nmethod = 'SHA1'\nsource = ['k']", "index"),
-    };
+    }
+}
+
+fn plan(rng: &mut Rng, from: Duration, fixed: &(&str, &str), timeout: Duration, wait_max: Duration) -> Plan {
+    let (id, action) = fixed;
     let (bytes, items, requests) = (1 << rng.u32(9..18), 1 << rng.u32(0..10), rng.u32(1..5));
     let (timeout, wait_max) = (timeout.as_millis(), wait_max.as_millis());
-    format!(
+    let pipeline = format!(
         "[[input]]\ntype = 'stdin'\ncodec = 'json'\nline_bytes_max = {LINE_BYTES_MAX}\n\
          [[filter]]\ntype = 'date'\nmatch = ['ts', 'ISO8601']\n\
          [[filter]]\ntype = 'drop'\nwhen = '[level] == \"debug\"'\n\
@@ -239,5 +292,7 @@ fn pipeline(rng: &mut Rng, shape: Shape, timeout: Duration, wait_max: Duration) 
          [output]\ntype = 'elasticsearch'\naction = '{action}'\nbulk_bytes_max = {bytes}\nbulk_items_max = {items}\n\
          requests_in_flight_max = {requests}\nrequest_timeout = '{timeout}ms'\nretry_wait_min = '100ms'\n\
          retry_wait_max = '{wait_max}ms'\n"
-    )
+    );
+    let bytes_in_flight_max = if rng.u8(..3) == 0 { 4 << 10 } else { 64 << 20 };
+    Plan { from, pipeline, batch_bytes: 1 << rng.usize(8..14), bytes_in_flight_max, slots: rng.usize(1..9) }
 }

@@ -2,6 +2,8 @@
 //! life at a certain step.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +15,9 @@ use crate::check;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::logs::Logs;
-use crate::scenario::Scenario;
+use crate::pipe::Pipe;
+use crate::run::Counts;
+use crate::scenario::{Fault, Scenario, Trouble};
 use crate::writer::Lines;
 
 /// How many of the last steps are shown of a seed that failed.
@@ -23,10 +27,24 @@ pub struct World {
     pub scenario: Scenario,
     pub disk: Disk,
     pub logs: Logs,
+    pub pipe: Pipe,
     pub engine: Engine,
     pub lines: Mutex<Lines>,
     pub letters: Mutex<check::Known>,
+    pub counts: Mutex<Counts>,
+    /// Dead letters are being sent again.
+    pub is_replaying: AtomicBool,
     pub clock: Clock,
+}
+
+impl World {
+    /// A life has ended: of standard input a kill may lose what had been read.
+    pub fn pipe_ended(&self, is_killed: bool) {
+        let places = self.pipe.ended(is_killed);
+        if is_killed {
+            lock(&self.lines).killed(places, self);
+        }
+    }
 }
 
 /// Simulated time, the steps taken in it, and what was found wrong.
@@ -45,6 +63,7 @@ struct Steps {
     digest: u64,
     last: VecDeque<(Duration, &'static str, u64)>,
     wrong: Vec<String>,
+    faults: Vec<Fault>,
 }
 
 /// The process is no more: nothing it does has an effect.
@@ -62,6 +81,26 @@ impl Clock {
 
     pub fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// These faults are to come, from `from` on.
+    pub fn plan_faults(&self, faults: &[Fault], from: Duration) {
+        let later = |fault: &Fault| Fault { time: fault.time.start + from..fault.time.end + from, ..fault.clone() };
+        lock(&self.state).faults.extend(faults.iter().map(later));
+    }
+
+    /// How likely a trouble meets what happens now.
+    pub fn trouble(&self, kind: Trouble) -> f64 {
+        let now = self.now();
+        let state = lock(&self.state);
+        let now = state.faults.iter().filter(|fault| fault.kind == kind && fault.time.contains(&now));
+        now.map(|fault| fault.share).fold(0.0, f64::max)
+    }
+
+    /// The faults of one kind, whenever they are.
+    pub fn faults(&self, kind: Trouble) -> Vec<Range<Duration>> {
+        let state = lock(&self.state);
+        state.faults.iter().filter(|fault| fault.kind == kind).map(|fault| fault.time.clone()).collect()
     }
 
     /// As a machine's clock tells it.

@@ -1,6 +1,7 @@
 //! What writes the lines, and what must become of each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use fastrand::Rng;
 
 use crate::check;
 use crate::logs::{self, Text};
+use crate::pipe::PIPE;
 use crate::scenario::{APPS, LINE_BYTES_MAX, Scenario, Shape};
 use crate::world::{World, lock};
 
@@ -89,11 +91,25 @@ impl Lines {
 
     /// A text is no more: what stands nowhere else and has no fate may be lost.
     fn destroyed(&mut self, text: Text, world: &World) {
+        self.may_be_lost(self.of(text).cloned().collect(), world);
+    }
+
+    /// A process was killed that had read this of standard input.
+    pub fn killed(&mut self, places: Range<u64>, world: &World) {
+        let lines = self.of(PIPE).filter(|line| line.start < places.end && places.start < line.end);
+        self.may_be_lost(lines.cloned().collect(), world);
+    }
+
+    fn may_be_lost(&mut self, lines: Vec<Line>, world: &World) {
         let readable: BTreeSet<Text> = world.logs.all().into_iter().map(|(text, _)| text).collect();
         let letters = check::letters(world);
-        for line in self.of(text).cloned().collect::<Vec<_>>() {
+        let is_readable = |line: &Line| match line.text == PIPE {
+            true => line.start >= world.pipe.read(),
+            false => readable.contains(&line.text),
+        };
+        for line in lines {
             let has_fate = world.engine.is_stored(line.n) || letters.contains_key(&line.n);
-            let is_elsewhere = self.all.iter().any(|other| other.n == line.n && readable.contains(&other.text));
+            let is_elsewhere = self.all.iter().any(|other| other.n == line.n && is_readable(other));
             if !has_fate && !is_elsewhere {
                 self.lost.insert(line.n);
             }
@@ -124,9 +140,12 @@ pub async fn write(world: Arc<World>) {
         if time > now && rng.u8(..4) > 0 {
             tokio::time::sleep(time - now).await;
         }
-        let file = rng.usize(..scenario.files);
-        if rng.u32(..100) < scenario.turmoil {
-            all[file].turn(&world, &mut rng);
+        // one more is standard input
+        let file = rng.usize(..scenario.files + usize::from(scenario.has_stdin));
+        if let Some(log) = all.get_mut(file)
+            && rng.u32(..100) < scenario.turmoil
+        {
+            log.turn(&world, &mut rng);
         }
         let line = match rng.u8(..20) {
             // the same line again, in any file
@@ -136,7 +155,7 @@ pub async fn write(world: Arc<World>) {
         if line.1 == Kind::Good {
             texts.push(line.clone());
         }
-        put(&world, &mut rng, &mut all[file], line).await;
+        put(&world, &mut rng, all.get_mut(file), line).await;
     }
     // half a line that never ends
     if rng.bool()
@@ -144,27 +163,34 @@ pub async fn write(world: Arc<World>) {
     {
         world.logs.append(text.file, b"{\"n\":999999999,\"half");
     }
+    world.pipe.close();
     lock(&world.lines).is_over = true;
 }
 
-async fn put(world: &World, rng: &mut Rng, log: &mut Log, line: (u64, Kind, usize, u64, String)) {
+/// Writes a line into a log, or else into standard input.
+async fn put(world: &World, rng: &mut Rng, log: Option<&mut Log>, line: (u64, Kind, usize, u64, String)) {
     let (n, kind, app, key, bytes) = line;
-    let Some(current) = world.logs.at(&log.path) else { return };
-    let late = log.late.filter(|_| rng.bool()).map(|file| Text { file, generation: 0 });
-    if late.is_none() && rng.u8(..3) == 0 {
-        log.late = None;
-    }
-    let text = late.unwrap_or(current);
-    let start = world.logs.len(text);
+    let text = match log {
+        Some(log) => match log.text(world, rng) {
+            Some(text) => text,
+            None => return,
+        },
+        None => PIPE,
+    };
+    let start = if text == PIPE { world.pipe.len() } else { world.logs.len(text) };
     let end = start + bytes.len() as u64;
+    let append = |bytes: &[u8]| match text == PIPE {
+        true => world.pipe.write(bytes),
+        false => world.logs.append(text.file, bytes),
+    };
     // a line may be written in two goes, read in between
     if rng.u8(..6) == 0 {
         let cut = rng.usize(..bytes.len());
-        world.logs.append(text.file, &bytes.as_bytes()[..cut]);
+        append(&bytes.as_bytes()[..cut]);
         tokio::time::sleep(Duration::from_millis(rng.u64(..3_000))).await;
-        world.logs.append(text.file, &bytes.as_bytes()[cut..]);
+        append(&bytes.as_bytes()[cut..]);
     } else {
-        world.logs.append(text.file, bytes.as_bytes());
+        append(bytes.as_bytes());
     }
     let written = world.clock.now();
     lock(&world.lines).push(Line { n, kind, text, start, end, app, key, written });
@@ -172,6 +198,16 @@ async fn put(world: &World, rng: &mut Rng, log: &mut Log, line: (u64, Kind, usiz
 }
 
 impl Log {
+    /// What the next line is written to.
+    fn text(&mut self, world: &World, rng: &mut Rng) -> Option<Text> {
+        let current = world.logs.at(&self.path)?;
+        let late = self.late.filter(|_| rng.bool()).map(|file| Text { file, generation: 0 });
+        if late.is_none() && rng.u8(..3) == 0 {
+            self.late = None;
+        }
+        Some(late.unwrap_or(current))
+    }
+
     /// Something that becomes of logs.
     fn turn(&mut self, world: &World, rng: &mut Rng) {
         let logs = &world.logs;

@@ -71,7 +71,7 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
     while intake.is_running() {
         let stepped = began.elapsed();
         let next = machine.step(stepped, &hints, &mut |told| {
-            intake.is_running() && lanes.hear(told, &intake.shared, &mut |draft| intake.submit(draft).is_none())
+            intake.is_running() && lanes.hear(told, &intake.shared, &mut |draft| intake.submit(draft))
         });
         watch.follow(machine.folders());
         let wait = next.saturating_sub(began.elapsed()).min(WATCH);

@@ -148,6 +148,7 @@ impl<E: Exchange> Flow<E> {
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
         }
+        self.loads.note_done();
         if let Some(receipt) = self.loads.any_receipt() {
             self.acks.settle(receipt, std::mem::take(&mut self.cost), Vec::new());
         }
@@ -371,8 +372,7 @@ impl<E: Exchange> Flow<E> {
 
     fn parts(&mut self, request: Request, mut parts: Parts, is_refused: bool, now: Instant) {
         for ended in std::mem::take(&mut parts.ended) {
-            let count = ended.tally.fates() as usize + ended.letters.len();
-            if let Some(receipt) = self.loads.close(ended.load, count) {
+            if let Some(receipt) = self.loads.close(&ended) {
                 let mut tally = std::mem::take(&mut self.cost);
                 tally.add(&ended.tally);
                 self.acks.settle(&receipt, tally, ended.letters);

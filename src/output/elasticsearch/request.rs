@@ -21,6 +21,8 @@ pub struct Load {
     pub source: Arc<str>,
     pub receipt: Receipt,
     open: usize,
+    /// Items that are stored, or made void by one that is, where the order matters.
+    ended: Vec<u32>,
 }
 
 /// All parcels on their way.
@@ -54,6 +56,7 @@ impl Loads {
             source: parcel.source,
             receipt: parcel.receipt,
             open: count,
+            ended: Vec::new(),
         };
         let number = match self.free.pop() {
             Some(number) => number,
@@ -95,15 +98,25 @@ impl Loads {
     }
 
     /// Some items of a load have their fate: its receipt, to settle them with.
-    pub fn close(&mut self, load: u32, items: usize) -> Option<Receipt> {
+    pub fn close(&mut self, ended: &Ended) -> Option<Receipt> {
+        let load = ended.load;
         let slot = self.slots.get_mut(load as usize)?;
         let open = slot.as_mut()?;
-        open.open = open.open.saturating_sub(items);
+        open.open = open.open.saturating_sub(ended.tally.fates() as usize + ended.letters.len());
+        open.ended.extend_from_slice(&ended.items);
         if open.open > 0 {
             return Some(open.receipt.clone());
         }
         self.free.push(load);
         slot.take().map(|load| load.receipt)
+    }
+
+    /// What is left is left: of each batch, which of its records must not be sent again, since what came after them
+    /// may be stored.
+    pub fn note_done(&self) {
+        for load in self.slots.iter().flatten() {
+            load.receipt.note_done(load.ended.iter().map(|item| load.items[*item as usize].offset));
+        }
     }
 
     /// A receipt of something that is still open.
@@ -134,6 +147,8 @@ pub struct Ended {
     pub load: u32,
     pub tally: Tally,
     pub letters: Vec<Letter>,
+    /// Which, where the order matters; not those that are letters.
+    pub items: Vec<u32>,
 }
 
 /// What an answer leaves to be done.
@@ -165,6 +180,7 @@ pub struct Parts {
     pub causes: Vec<(Arc<str>, Cause)>,
     /// How many items succeeded.
     pub good: usize,
+    is_ordered: bool,
 }
 
 /// What does not change from request to request.
@@ -236,9 +252,9 @@ impl Pending {
                     let second = first.split_off(first.len() / 2);
                     return Next::Halves(first, second);
                 }
-                let mut parts = Parts::default();
+                let mut parts = Parts { is_ordered: rules.ordered, ..Parts::default() };
                 for unit in &units {
-                    parts.end(unit.load, Fate::Letter(Box::new(letter_of_request(loads, rules, unit, *status, body))));
+                    parts.end(unit, Fate::Letter(Box::new(letter_of_request(loads, rules, unit, *status, body))));
                 }
                 Next::Parts(parts)
             }
@@ -259,13 +275,13 @@ impl Pending {
 
     fn items(&mut self, loads: &Loads, rules: &Rules, answer: &Answer) -> Parts {
         let units = std::mem::take(&mut self.units);
-        let mut parts = Parts::default();
+        let mut parts = Parts { is_ordered: rules.ordered, ..Parts::default() };
         // what is neither created nor a duplicate, by its place in the request
         let mut failed: Vec<(usize, Meaning)> = Vec::new();
         for (n, (unit, status)) in units.iter().zip(&answer.statuses).enumerate() {
             match meaning(rules.action, *status, || answer.cause(n).kind) {
-                Meaning::Created => parts.end(unit.load, Fate::Created),
-                Meaning::Duplicate => parts.end(unit.load, Fate::Duplicate),
+                Meaning::Created => parts.end(unit, Fate::Created),
+                Meaning::Duplicate => parts.end(unit, Fate::Duplicate),
                 other => failed.push((n, other)),
             }
         }
@@ -304,9 +320,9 @@ impl Pending {
             }
             let is_spent = found == Meaning::Fault && u32::from(unit.faults) > rules.item_retries_max;
             if found == Meaning::Rejected || is_spent {
-                parts.end(unit.load, Fate::Letter(Box::new(letter_of_item(loads, rules, &unit, answer, n))));
+                parts.end(&unit, Fate::Letter(Box::new(letter_of_item(loads, rules, &unit, answer, n))));
             } else if later.supersedes(loads, &unit, n) {
-                parts.end(unit.load, Fate::Stale);
+                parts.end(&unit, Fate::Stale);
             } else {
                 if found == Meaning::Trouble {
                     parts.trouble(loads.index(&unit), || answer.cause(n));
@@ -353,16 +369,20 @@ enum Fate {
 }
 
 impl Parts {
-    fn end(&mut self, load: u32, fate: Fate) {
+    fn end(&mut self, unit: &Unit, fate: Fate) {
+        let load = unit.load;
         // units of a load mostly stand together
         let at = match self.ended.iter().rposition(|ended| ended.load == load) {
             Some(at) => at,
             None => {
-                self.ended.push(Ended { load, tally: Tally::default(), letters: Vec::new() });
+                self.ended.push(Ended { load, tally: Tally::default(), letters: Vec::new(), items: Vec::new() });
                 self.ended.len() - 1
             }
         };
         let ended = &mut self.ended[at];
+        if self.is_ordered && !matches!(fate, Fate::Letter(_)) {
+            ended.items.push(unit.item);
+        }
         match fate {
             Fate::Created => ended.tally.created += 1,
             Fate::Duplicate => ended.tally.duplicates += 1,
@@ -586,6 +606,7 @@ mod tests {
         let mut with = case(rules(Action::Index, true), &items);
         let parts = with.parts(&reply);
         assert_eq!((places(&parts.again), parts.ended[0].tally.stale), (vec![1, 5], 1));
+        assert_eq!(parts.ended[0].items, [2, 3, 4, 0], "what a stop does not keep");
         let mut without = case(rules(Action::Index, false), &items);
         assert_eq!(places(&without.parts(&reply).again), [0, 1, 5]);
     }
@@ -621,9 +642,11 @@ mod tests {
     #[test]
     fn a_load_stays_until_its_last_item_has_its_fate() {
         let mut case = case(rules(Action::Index, false), &[("a", "1"), ("a", "2")]);
-        assert!(case.loads.close(0, 1).is_some() && case.loads.any_receipt().is_some());
-        assert_eq!(case.loads.close(0, 1).map(|r| r.number()), Some(case.receipt.number()));
-        assert!(case.loads.any_receipt().is_none() && case.loads.close(0, 1).is_none());
+        let tally = Tally { created: 1, ..Tally::default() };
+        let one = Ended { load: 0, tally, letters: Vec::new(), items: Vec::new() };
+        assert!(case.loads.close(&one).is_some() && case.loads.any_receipt().is_some());
+        assert_eq!(case.loads.close(&one).map(|r| r.number()), Some(case.receipt.number()));
+        assert!(case.loads.any_receipt().is_none() && case.loads.close(&one).is_none());
         assert!(case.loads.add(parcel(Action::Index, &[])).is_empty());
         assert_eq!(case.loads.add(parcel(Action::Index, &[("a", "3".to_string())]))[0].load, 0);
     }
