@@ -50,8 +50,9 @@ impl fmt::Display for Fault {
 
 #[derive(Clone, Debug)]
 enum Expr {
-    And(Box<Expr>, Box<Expr>),
-    Or(Box<Expr>, Box<Expr>),
+    /// Joined by `and`: lists, since there may be more of them than the stack is deep.
+    All(Box<[Expr]>),
+    Any(Box<[Expr]>),
     Xor(Box<Expr>, Box<Expr>),
     Not(Box<Expr>),
     True(Operand),
@@ -118,8 +119,8 @@ impl Condition {
 impl Expr {
     fn holds(&self, event: &EventRef<'_>) -> Result<bool, Fault> {
         Ok(match self {
-            Expr::And(left, right) => left.holds(event)? && right.holds(event)?,
-            Expr::Or(left, right) => left.holds(event)? || right.holds(event)?,
+            Expr::All(terms) => all_hold(terms, event, true)?,
+            Expr::Any(terms) => !all_hold(terms, event, false)?,
             Expr::Xor(left, right) => left.holds(event)? != right.holds(event)?,
             Expr::Not(inner) => !inner.holds(event)?,
             Expr::True(operand) => operand.view(event).is_some_and(|view| is_true(&view)),
@@ -145,7 +146,8 @@ impl Expr {
 
     fn operands<'a>(&'a self, visit: &mut impl FnMut(&'a Operand)) {
         match self {
-            Expr::And(left, right) | Expr::Or(left, right) | Expr::Xor(left, right) => {
+            Expr::All(terms) | Expr::Any(terms) => terms.iter().for_each(|term| term.operands(visit)),
+            Expr::Xor(left, right) => {
                 left.operands(visit);
                 right.operands(visit);
             }
@@ -157,6 +159,16 @@ impl Expr {
             }
         }
     }
+}
+
+/// Whether each of `terms` is as `wanted`; those behind one that is not are not asked.
+fn all_hold(terms: &[Expr], event: &EventRef<'_>, wanted: bool) -> Result<bool, Fault> {
+    for term in terms {
+        if term.holds(event)? != wanted {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Operand {

@@ -138,8 +138,9 @@ impl Reader {
         let head = header(&mut self.file)?;
         let length = head["bytes"].as_u64().context("a block without its length")?;
         let mut bytes = Vec::new();
-        self.file.by_ref().take(length + 1).read_to_end(&mut bytes)?;
-        ensure!(bytes.len() as u64 == length + 1 && bytes.pop() == Some(b'\n'), "it is cut short");
+        let with_end = length.checked_add(1).context("a block longer than any")?;
+        self.file.by_ref().take(with_end).read_to_end(&mut bytes)?;
+        ensure!(bytes.len() as u64 == with_end && bytes.pop() == Some(b'\n'), "it is cut short");
         ensure!(head["sha256"] == digest(&bytes), "the bytes of a block are not those that were written");
         let offset = head["offset"].as_u64().context("a block without its place")?;
         let too_long = match (head["too_long"][0].as_u64(), head["too_long"][1].as_u64()) {
