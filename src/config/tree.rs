@@ -112,7 +112,8 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Node {
         return root;
     }
     let (table, errors) = DeTable::parse_recoverable(text);
-    let lines: Vec<usize> = if errors.is_empty() { Vec::new() } else { memchr::memchr_iter(b'\n', text.as_bytes()).collect() };
+    let lines: Vec<usize> =
+        if errors.is_empty() { Vec::new() } else { memchr::memchr_iter(b'\n', text.as_bytes()).collect() };
     let mut line_before = None;
     for error in errors {
         let span = inside(text, error.span().unwrap_or(text.len()..text.len()));

@@ -229,6 +229,8 @@ mod tests {
         let at = good.windows(3).position(|window| window == b"abc").unwrap();
         bad.push([&good[..at], b"abd", &good[at + 3..]].concat());
         bad.push(good.iter().map(|b| if *b == b'1' { b'2' } else { *b }).collect());
+        let longest = format!("\"bytes\":{}", u64::MAX);
+        bad.push(String::from_utf8_lossy(&good).replace("\"bytes\":4", &longest).into_bytes());
         for text in bad {
             std::fs::write(&path, &text).unwrap();
             let said = format!("{:#}", read(&path).unwrap_err());

@@ -78,7 +78,8 @@ fn parcels(action: Action, count: usize, flags: u64) -> Vec<Parcel> {
         let receipt = Receipt::new(0, number as u64, None);
         receipt.open(range.len());
         let indices = vec!["even".into(), "odd".into()];
-        let mut parcel = Parcel { body: Vec::new().into(), items: Vec::new(), indices, source: "stdin".into(), receipt };
+        let mut parcel =
+            Parcel { body: Vec::new().into(), items: Vec::new(), indices, source: "stdin".into(), receipt };
         for n in range {
             let id = if flags & 8 == 0 { n } else { n / 4 };
             let head_at = parcel.body.len() as u32;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use onceline::config::{Origin, Report};
 use onceline::output::Form;
+use onceline::pipeline::Pipeline;
 use onceline::pipeline::check::describe;
 use onceline::pipeline::pack::Packer;
 use onceline::pipeline::read::{self, Options};
-use onceline::pipeline::Pipeline;
 use onceline::time::Time;
 
 const LINES: &str = concat!(

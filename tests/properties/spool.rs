@@ -69,6 +69,7 @@ fn check_blocks(bytes: &[u8], folder: &Path) {
     let at = changed as usize % bad.len();
     bad[at] ^= 1 << (cut % 8);
     std::fs::write(&written.path, &bad).expect("a file");
-    let same = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| piece.3).eq(wanted.iter().map(|piece| piece.3.clone()));
+    let same =
+        |pieces: Vec<Piece>| pieces.into_iter().map(|piece| piece.3).eq(wanted.iter().map(|piece| piece.3.clone()));
     assert!(read(&written.path).is_none_or(same), "other bytes are taken");
 }

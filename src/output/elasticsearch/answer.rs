@@ -297,6 +297,10 @@ mod tests {
             r#"{"items":[{"index":{"status":"201"}}]}"#,
             r#"{"items":[{"index":{"status":999999}}]}"#,
             r#"{"items":[{"index":{"status":201}}]} x"#,
+            r#"{"items":[{"index":{"status":201}}],"items":[]}"#,
+            r#"{"items":[{"index":{"status":201},"create":{"status":201}}]}"#,
+            "{\"items\":[{\"index\":{\"error\":\"two\nlines\",\"status\":400}}]}",
+            r#"{"items":[{"index":{"error":none,"status":400}}]}"#,
         ];
         for body in bodies {
             assert!(Answer::read(Bytes::from(body), 1).is_none(), "{body}");
