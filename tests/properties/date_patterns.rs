@@ -68,7 +68,7 @@ fn check_full(time: Time, choice: &[u8], now: Time) {
     assert_eq!(iso8601::parse(&String::from_utf8_lossy(&written), &Zone::UTC), Some(time), "as Java writes it");
     let mut choice = choice.iter().copied().chain(std::iter::repeat(0)).map(usize::from);
     let mut pick = |from: &[&'static str]| from[choice.next().unwrap_or(0) % from.len()];
-    let mut parts = vec![
+    let mut parts = [
         pick(&["yyyy", "YYYY G", "yyyy"]),
         pick(&["MM-dd", "MMM dd", "dd/MMMM", "DDD", "EEE MM.dd", "d M", "MMM.d", "EEEE, d MMM"]),
         pick(&["HH:mm", "h:mm a", "kk:mm", "K'h'mm a"]),

@@ -20,8 +20,10 @@ use onceline::codec::json::{Json, OnError};
 use onceline::codec::{Codec, Record};
 use serde_json::{Map, Value};
 
+pub type Property = fn(&[u8]);
+
 /// Every property, by the name of its target.
-pub const ALL: [(&str, fn(&[u8])); 11] = [
+pub const ALL: [(&str, Property); 11] = [
     ("bulk_answers", bulk_answers::check),
     ("codecs", codecs::check),
     ("conditions", conditions::check),
