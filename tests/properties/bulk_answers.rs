@@ -157,7 +157,7 @@ impl Exchange for Link {
         }
     }
 
-    fn renew(&self) -> anyhow::Result<()> {
+    async fn renew(&self) -> anyhow::Result<()> {
         Ok(())
     }
 }

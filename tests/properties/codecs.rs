@@ -11,6 +11,7 @@ use onceline::codec::{Block, Codec, cut_lines};
 use onceline::input::Limits;
 use onceline::input::identity::{Print, Tail};
 use onceline::input::lines::Cutter;
+use onceline::json;
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::read::{self, Options};
 use onceline::pool::Pool;
@@ -115,7 +116,7 @@ fn check_json(text: &[u8]) {
     cut_lines(text, 0, &mut records);
     for record in records {
         let mut batch = Batch::new(text.to_vec(), Arc::default());
-        Json::new(OnError::DeadLetter).decode(&mut batch, &[record]);
+        Json::new(OnError::DeadLetter, json::FIELDS_MAX).decode(&mut batch, &[record]);
         let line = batch.bytes(record.span).to_vec();
         let line = &line[line.iter().take_while(|byte| **byte == 0).count()..];
         check_line(&batch, &String::from_utf8_lossy(line));

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use onceline::batch::{Batch, Span, View};
 use onceline::codec::json::{Json, OnError};
 use onceline::codec::{Codec, Record};
+use onceline::json;
 use serde_json::{Map, Value};
 
 pub type Property = fn(&[u8]);
@@ -53,7 +54,8 @@ pub fn numbers(line: &[u8]) -> impl Iterator<Item = u64> + '_ {
 /// A batch whose first event is a line read as JSON; what is none is its `message`.
 pub fn event(line: &[u8]) -> Batch {
     let mut batch = Batch::new(line.to_vec(), Arc::default());
-    Json::new(OnError::Tag).decode(&mut batch, &[Record { span: Span::new(0, line.len()), offset: 0 }]);
+    Json::new(OnError::Tag, json::FIELDS_MAX)
+        .decode(&mut batch, &[Record { span: Span::new(0, line.len()), offset: 0 }]);
     batch
 }
 
