@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{first_line, numbers, tree};
 
-const CODECS: [&str; 8] = [
+const CODECS: [&str; 11] = [
     r#"{ type = "json" }"#,
     r#"{ type = "json", on_error = "tag" }"#,
     r#"{ type = "plain" }"#,
@@ -29,6 +29,9 @@ const CODECS: [&str; 8] = [
     r#"{ type = "plain", charset = "shift_jis" }"#,
     r#"{ type = "plain", charset = "euc-kr" }"#,
     r#"{ type = "plain", charset = "big5" }"#,
+    r#"{ type = "csv", columns = ["a", "b"], convert = { b = "integer" } }"#,
+    r#"{ type = "csv", autodetect_column_names = true }"#,
+    r#"{ type = "logfmt" }"#,
 ];
 
 thread_local! {
