@@ -33,6 +33,10 @@
 //! (buffers used again), [`disk`] (what must last), [`secret`] (where secrets are kept).
 //! [`mod@bench`] measures ids and the whole way; [`import`] makes pipeline files of Logstash's configurations.
 //!
+//! `fuzz/` fuzzes what reads bytes that others made, by properties that stand in `tests/properties` and are replayed
+//! by `tests/corpus.rs`. They use what is public: reading bulk answers is not, and is reached by delivering to an
+//! engine that gives them.
+//!
 //! # One word per thing
 //!
 //! - source: a file, or standard input. Record: a line of it, without its end. Event: what a codec made of a record.
@@ -76,7 +80,8 @@
 //! 15. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`].
 //! 16. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`, and with real
 //!     processes and engines `tests/proofs`.
-//! 17. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
+//! 17. Whatever its bytes are, no parser panics, or takes for nothing what it cannot read: `tests/corpus.rs`.
+//! 18. Every key, filter and reason is documented, and every example can be read: `tests/docs.rs`.
 
 #![warn(
     clippy::unwrap_used,

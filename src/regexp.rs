@@ -68,7 +68,7 @@ impl Regexp {
         if text.len() > pattern_bytes_max {
             return Err(format!("the pattern is longer than {pattern_bytes_max} bytes"));
         }
-        let (pattern, backtracks) = translate(text)?;
+        let (pattern, backtracks) = translate(text).map_err(|why| one_line(&why))?;
         let mut builder = regex::RegexBuilder::new(&pattern);
         let mut fancy = fancy_regex::RegexBuilder::new(&pattern);
         if let Some(bytes) = program_bytes_max {

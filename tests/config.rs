@@ -1,46 +1,18 @@
 //! Wrong pipeline files: golden reports of the real reader, and texts made to break it. `UPDATE=1` rewrites the
 //! reports.
 
-use std::path::{Path, PathBuf};
+#[path = "properties/pipeline_file.rs"]
+mod pipeline_file;
 
-use onceline::config::{Origin, Report};
-use onceline::pipeline::read::{self, Options};
+use std::path::Path;
+
+use pipeline_file::{report, sets};
 use proptest::prelude::*;
 
-fn env(name: &str) -> Option<String> {
-    match name {
-        "BITS" => Some("128".to_owned()),
-        "YES" => Some("true".to_owned()),
-        "HUNTER" => Some("hunter2".to_owned()),
-        _ => None,
-    }
-}
-
-fn report(name: &str, text: &[u8], sets: &[String]) -> Report {
-    let state = Some(PathBuf::from("state"));
-    let options = Options { sets: sets.to_vec(), once: true, state, ..Options::default() };
-    let (plan, report) = read::read(Path::new(name), text, &options, &env);
-    assert_eq!(plan.is_some(), !report.has_errors(), "{}", report.render(false));
-    for problem in report.problems() {
-        let length = match problem.place.origin {
-            Origin::File => String::from_utf8_lossy(text).len(),
-            Origin::Set(number) => sets[number].len(),
-        };
-        assert!(problem.place.span.start <= problem.place.span.end && problem.place.span.end <= length, "{problem:?}");
-    }
-    let shown = [report.render(true), report.render(false)];
-    let given = sets.iter().any(|set| set.contains("hunter2")) || String::from_utf8_lossy(text).contains("hunter2");
-    assert!(given || !shown.concat().contains("hunter2"), "a variable's text is shown");
-    report
-}
-
-/// Lines of the form `# --set KEY=VALUE` give the arguments.
 fn golden(path: &Path) -> (String, String) {
     let text = std::fs::read(path).expect("a readable case");
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let lossy = String::from_utf8_lossy(&text).into_owned();
-    let sets: Vec<String> = lossy.lines().filter_map(|l| l.strip_prefix("# --set ")).map(str::to_owned).collect();
-    (report(&name, &text, &sets).render(false), name)
+    (report(&name, &text, &sets(&text)).render(false), name)
 }
 
 #[test]
@@ -118,7 +90,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_reported_not_fatal(text in prop::collection::vec(any::<u8>(), 0..200)) {
-        report("any.toml", &text, &[]);
+        pipeline_file::check(&text);
     }
 
     #[test]

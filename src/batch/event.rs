@@ -1,11 +1,31 @@
 //! One event of a batch, to read and to change.
 
+use std::collections::HashMap;
+
 use super::{
     Batch, Event, Fate, HEAD, List, NONE, Node, Parent, Seq, Source, Span, Value, View, array_index, write_line,
 };
 use crate::field::FieldRef;
 use crate::json;
 use crate::time::Time;
+
+/// Up to so many members are looked for one by one. A line may have a hundred thousand: those are found by hash.
+const FEW: usize = 32;
+
+/// The members of a list by their keys, and the last one.
+struct Known {
+    places: HashMap<Box<[u8]>, u32>,
+    last: Option<u32>,
+}
+
+impl Known {
+    /// None where only a few are to be set.
+    fn of(batch: &Batch, parent: Parent, count: usize) -> Option<Known> {
+        let list = || batch.chain(batch.head(parent));
+        let place = |at: u32| (batch.bytes(batch.nodes[at as usize].key).into(), at);
+        (count > FEW).then(|| Known { places: list().map(place).collect(), last: list().last() })
+    }
+}
 
 /// A value as it is written.
 #[derive(Clone, Copy, Debug)]
@@ -391,12 +411,14 @@ impl EventMut<'_> {
         let place = |(at, len): (u32, u32)| Span { start: base + at, len };
         self.batch.events[self.index].json = None;
         self.batch.events[self.index].time = None;
+        let parent = Parent::Fields(self.index);
+        let mut known = Known::of(self.batch, parent, entries.len());
         for entry in entries {
             let (key, value) = (self.batch.plain_key(place(entry.key)), Value::Json(place(entry.value)));
             if self.batch.bytes(key) == b"@metadata" {
                 self.absorb_metadata(value);
             } else {
-                self.put_member(Parent::Fields(self.index), key, value);
+                self.put_member(parent, key, value, known.as_mut());
             }
         }
     }
@@ -404,16 +426,33 @@ impl EventMut<'_> {
     fn absorb_metadata(&mut self, value: Value) {
         let Some((list, true)) = self.batch.expand(value) else { return };
         let members: Vec<Node> = self.batch.chain(list).map(|n| self.batch.nodes[n as usize]).collect();
+        let parent = Parent::Metadata(self.index);
+        let mut known = Known::of(self.batch, parent, members.len());
         for member in members {
-            self.put_member(Parent::Metadata(self.index), member.key, member.value);
+            self.put_member(parent, member.key, member.value, known.as_mut());
         }
     }
 
-    fn put_member(&mut self, parent: Parent, key: Span, value: Value) {
-        match self.batch.find(self.batch.head(parent), self.batch.bytes(key)) {
-            Some(node) => self.batch.nodes[node as usize].value = value,
-            None => drop(self.batch.append(parent, key, value)),
+    fn put_member(&mut self, parent: Parent, key: Span, value: Value, known: Option<&mut Known>) {
+        let batch = &mut *self.batch;
+        let Some(known) = known else {
+            match batch.find(batch.head(parent), batch.bytes(key)) {
+                Some(node) => batch.nodes[node as usize].value = value,
+                None => drop(batch.append(parent, key, value)),
+            }
+            return;
+        };
+        if let Some(node) = known.places.get(batch.bytes(key)) {
+            batch.nodes[*node as usize].value = value;
+            return;
         }
+        let new = batch.nodes.len() as u32;
+        batch.nodes.push(Node { key, value, next: NONE });
+        match known.last.replace(new) {
+            Some(last) => batch.nodes[last as usize].next = new,
+            None => batch.set_head(parent, List(new)),
+        }
+        known.places.insert(batch.bytes(key).into(), new);
     }
 
     /// Fixes the event's time, once `@timestamp` is known to say the same.

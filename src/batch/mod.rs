@@ -497,6 +497,21 @@ pub mod tests {
     }
 
     #[test]
+    fn absorbed_members_are_found_few_or_many() {
+        let absorbed = |text: &str| {
+            let mut batch = of(r#"{"k1":0,"z":1}"#);
+            let mut entries = Vec::new();
+            json::Scanner::default().scan(text.as_bytes(), true, &mut entries).unwrap();
+            batch.event_mut(0).absorb(text.as_bytes(), &entries);
+            source(&batch)
+        };
+        assert_eq!(absorbed(r#"{"a\"b":1,"k1":2,"@metadata":{"x":1}}"#), r#"{"k1":2,"z":1,"a\"b":1}"#);
+        let many: Vec<String> = (2..200).map(|n| format!("\"k{n}\":{n}")).collect();
+        let many = many.join(",");
+        assert_eq!(absorbed(&format!("{{{many},\"k1\":2}}")), format!("{{\"k1\":2,\"z\":1,{many}}}"));
+    }
+
+    #[test]
     fn set_take_and_put() {
         let mut batch = of(r#"{"a":1,"b":{"c":[1, {"\u0064":2}],"e":"x"},"f":"t"}"#);
         let mut event = batch.event_mut(0);

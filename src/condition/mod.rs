@@ -11,6 +11,7 @@ mod parse;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::batch::{EventRef, View};
@@ -50,8 +51,9 @@ impl fmt::Display for Fault {
 
 #[derive(Clone, Debug)]
 enum Expr {
-    And(Box<Expr>, Box<Expr>),
-    Or(Box<Expr>, Box<Expr>),
+    /// Joined by `and`: lists, since there may be more of them than the stack is deep.
+    All(Box<[Expr]>),
+    Any(Box<[Expr]>),
     Xor(Box<Expr>, Box<Expr>),
     Not(Box<Expr>),
     True(Operand),
@@ -118,8 +120,8 @@ impl Condition {
 impl Expr {
     fn holds(&self, event: &EventRef<'_>) -> Result<bool, Fault> {
         Ok(match self {
-            Expr::And(left, right) => left.holds(event)? && right.holds(event)?,
-            Expr::Or(left, right) => left.holds(event)? || right.holds(event)?,
+            Expr::All(terms) => all_hold(terms, event, true)?,
+            Expr::Any(terms) => !all_hold(terms, event, false)?,
             Expr::Xor(left, right) => left.holds(event)? != right.holds(event)?,
             Expr::Not(inner) => !inner.holds(event)?,
             Expr::True(operand) => operand.view(event).is_some_and(|view| is_true(&view)),
@@ -145,7 +147,8 @@ impl Expr {
 
     fn operands<'a>(&'a self, visit: &mut impl FnMut(&'a Operand)) {
         match self {
-            Expr::And(left, right) | Expr::Or(left, right) | Expr::Xor(left, right) => {
+            Expr::All(terms) | Expr::Any(terms) => terms.iter().for_each(|term| term.operands(visit)),
+            Expr::Xor(left, right) => {
                 left.operands(visit);
                 right.operands(visit);
             }
@@ -157,6 +160,16 @@ impl Expr {
             }
         }
     }
+}
+
+/// Whether each of `terms` is as `wanted`; those behind one that is not are not asked.
+fn all_hold(terms: &[Expr], event: &EventRef<'_>, wanted: bool) -> Result<bool, Fault> {
+    for term in terms {
+        if term.holds(event)? != wanted {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Operand {
@@ -220,10 +233,13 @@ fn equal(left: Option<&View<'_>>, right: Option<&View<'_>>) -> bool {
             }
         }
         (View::Object(a), View::Object(b)) => {
-            a.entries().count() == b.entries().count()
-                && a.entries().all(|(key, x)| {
-                    b.entries().find(|(other, _)| *other == key).is_some_and(|(_, y)| equal(Some(&x), Some(&y)))
-                })
+            let b: HashMap<Cow<'_, str>, View<'_>> = b.entries().collect();
+            let mut count = 0;
+            let is_there = |(key, x): (Cow<'_, str>, View<'_>)| {
+                count += 1;
+                b.get(&key).is_some_and(|y| equal(Some(&x), Some(y)))
+            };
+            a.entries().all(is_there) && count == b.len()
         }
         _ => false,
     }
@@ -406,6 +422,14 @@ mod tests {
         ] {
             check(text, want);
         }
+    }
+
+    #[test]
+    fn as_many_terms_as_there_may_be() {
+        let many = |join: &str| vec!["[t]"; 100_000].join(join);
+        check(&many(" and "), "true");
+        check(&format!("{} and [missing]", many(" and ")), "false");
+        check(&format!("[missing] or {}", many(" or ")), "true");
     }
 
     #[test]

@@ -107,31 +107,25 @@ impl Parser<'_> {
 
     fn joined(&self, first: Expr, rest: Vec<(Join, usize, Expr)>) -> Result<Expr, Wrong> {
         let lone = rest.len() == 1;
-        let mut terms = vec![first];
+        let mut terms = vec![vec![first]];
         for (join, at, next) in rest {
-            let last = terms.len() - 1;
-            match join {
-                Join::And => {
-                    let left = std::mem::replace(&mut terms[last], Expr::True(Operand::List(Box::default())));
-                    terms[last] = Expr::And(Box::new(left), Box::new(next));
-                }
-                Join::Or => terms.push(next),
-                Join::Xor | Join::Nand if !lone => {
+            match (join, terms.last_mut()) {
+                (Join::And, Some(last)) => last.push(next),
+                (Join::And | Join::Or, _) => terms.push(vec![next]),
+                (Join::Xor | Join::Nand, _) if !lone => {
                     return Err(self.wrong_at(at, "xor and nand beside another operator want parentheses"));
                 }
-                Join::Xor | Join::Nand => {
-                    let left = Box::new(terms.remove(0));
-                    return Ok(if join == Join::Xor {
-                        Expr::Xor(left, Box::new(next))
-                    } else {
-                        Expr::Not(Box::new(Expr::And(left, Box::new(next))))
-                    });
+                (Join::Xor, _) => {
+                    let left = joined_by(Expr::All, terms.remove(0));
+                    return Ok(Expr::Xor(Box::new(left), Box::new(next)));
+                }
+                (Join::Nand, _) => {
+                    terms[0].push(next);
+                    return Ok(Expr::Not(Box::new(joined_by(Expr::All, terms.remove(0)))));
                 }
             }
         }
-        let mut terms = terms.into_iter().rev();
-        let last = terms.next().ok_or_else(|| self.wrong("an expression is wanted"))?;
-        Ok(terms.fold(last, |right, left| Expr::Or(Box::new(left), Box::new(right))))
+        Ok(joined_by(Expr::Any, terms.into_iter().map(|term| joined_by(Expr::All, term)).collect()))
     }
 
     fn expression(&mut self) -> Result<Expr, Wrong> {
@@ -361,6 +355,11 @@ impl Parser<'_> {
         }
         FieldRef::parse(&self.text[from..self.at]).map_err(|e| self.wrong_at(from, &e))
     }
+}
+
+/// One alone stands for itself.
+fn joined_by(join: fn(Box<[Expr]>) -> Expr, mut terms: Vec<Expr>) -> Expr {
+    if terms.len() == 1 { terms.remove(0) } else { join(terms.into()) }
 }
 
 fn trimmed(digits: &str) -> &str {

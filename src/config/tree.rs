@@ -112,11 +112,13 @@ pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Node {
         return root;
     }
     let (table, errors) = DeTable::parse_recoverable(text);
+    let lines: Vec<usize> =
+        if errors.is_empty() { Vec::new() } else { memchr::memchr_iter(b'\n', text.as_bytes()).collect() };
     let mut line_before = None;
     for error in errors {
         let span = inside(text, error.span().unwrap_or(text.len()..text.len()));
         // One slip makes the parser stumble on for the rest of the line: the first word is the useful one.
-        let line = text[..span.start].matches('\n').count();
+        let line = lines.partition_point(|end| *end < span.start);
         if line_before.replace(line) == Some(line) {
             continue;
         }

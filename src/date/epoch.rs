@@ -5,7 +5,7 @@ use super::Source;
 use crate::time::Time;
 
 /// Seconds from here on are taken for milliseconds by mistake, so that `UNIX` before `UNIX_MS` tells them apart.
-const SECONDS_END: i64 = 100_000_000_000;
+const SECONDS_END: u64 = 100_000_000_000;
 /// TAI is ahead of UTC by this much at 1970; leap seconds since are left in, as everybody does with these labels.
 const TAI_AHEAD: i64 = 10;
 
@@ -19,7 +19,7 @@ pub fn unix(source: Source<'_>) -> Option<Time> {
         }
     };
     let time = from_nanos(nanos)?;
-    (time.secs.abs() < SECONDS_END).then_some(time)
+    (time.secs.unsigned_abs() < SECONDS_END).then_some(time)
 }
 
 /// Milliseconds since 1970: whole ones in text, any number.
@@ -103,7 +103,7 @@ fn scaled(text: &str, shift: i64) -> Option<i128> {
 fn from_nanos(nanos: i128) -> Option<Time> {
     let secs = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
     // The years that a date has names for.
-    let known = secs.abs() < 9_000_000_000_000_000;
+    let known = secs.unsigned_abs() < 9_000_000_000_000_000;
     known.then(|| Time::new(secs, nanos.rem_euclid(1_000_000_000) as u32))
 }
 
@@ -140,6 +140,7 @@ mod tests {
         number("14782074574560e-4", Some("2016-11-03T21:10:57.456Z"));
         number("0.1e-400", Some("1970-01-01T00:00:00.000Z"));
         number("1e400", None);
+        number("-9223372036854775807.5", None);
         number("1e99999999999999999999", None);
         number("0e400", Some("1970-01-01T00:00:00.000Z"));
         number("1e-9223372036854775808", Some("1970-01-01T00:00:00.000Z"));

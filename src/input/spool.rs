@@ -155,8 +155,9 @@ impl<D: Disk> Reader<D> {
         let head = header(&mut self.file)?;
         let length = head["bytes"].as_u64().context("a block without its length")?;
         let mut bytes = Vec::new();
-        self.file.by_ref().take(length + 1).read_to_end(&mut bytes)?;
-        ensure!(bytes.len() as u64 == length + 1 && bytes.pop() == Some(b'\n'), "it is cut short");
+        let with_end = length.checked_add(1).context("a block longer than any")?;
+        self.file.by_ref().take(with_end).read_to_end(&mut bytes)?;
+        ensure!(bytes.len() as u64 == with_end && bytes.pop() == Some(b'\n'), "it is cut short");
         ensure!(head["sha256"] == digest(&bytes), "the bytes of a block are not those that were written");
         let offset = head["offset"].as_u64().context("a block without its place")?;
         let too_long = match (head["too_long"][0].as_u64(), head["too_long"][1].as_u64()) {
@@ -246,6 +247,8 @@ mod tests {
         let at = good.windows(3).position(|window| window == b"abc").unwrap();
         bad.push([&good[..at], b"abd", &good[at + 3..]].concat());
         bad.push(good.iter().map(|b| if *b == b'1' { b'2' } else { *b }).collect());
+        let longest = format!("\"bytes\":{}", u64::MAX);
+        bad.push(String::from_utf8_lossy(&good).replace("\"bytes\":4", &longest).into_bytes());
         for text in bad {
             std::fs::write(&path, &text).unwrap();
             let said = format!("{:#}", read(&path).unwrap_err());

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use memchr::memchr2;
 use serde_json::Value;
 
+use crate::json::Scanner;
 use crate::output::Action;
 
 /// Nesting beyond this is no answer of an engine, and it bounds the recursion.
@@ -35,7 +36,9 @@ impl Answer {
             if key != b"items" {
                 return cursor.skip(0);
             }
-            listed = true;
+            if std::mem::replace(&mut listed, true) {
+                return None;
+            }
             cursor.array(|cursor| cursor.item(&mut answer))
         })?;
         cursor.space();
@@ -219,6 +222,8 @@ impl<'a> Cursor<'a> {
                 return None;
             }
             cursor.object(|cursor, key| match key {
+                // one answer an item
+                b"status" if status.is_some() => None,
                 b"status" => {
                     status = Some(cursor.number()?);
                     Some(())
@@ -227,6 +232,8 @@ impl<'a> Cursor<'a> {
                     cursor.space();
                     let start = cursor.at as u32;
                     cursor.skip(0)?;
+                    // it goes into a dead letter: what is skipped elsewhere need only look like JSON
+                    Scanner::default().scan(&cursor.text[start as usize..cursor.at], false, &mut Vec::new()).ok()?;
                     answer.errors.push((answer.statuses.len() as u32, start..cursor.at as u32));
                     Some(())
                 }
@@ -290,6 +297,10 @@ mod tests {
             r#"{"items":[{"index":{"status":"201"}}]}"#,
             r#"{"items":[{"index":{"status":999999}}]}"#,
             r#"{"items":[{"index":{"status":201}}]} x"#,
+            r#"{"items":[{"index":{"status":201}}],"items":[]}"#,
+            r#"{"items":[{"index":{"status":201},"create":{"status":201}}]}"#,
+            "{\"items\":[{\"index\":{\"error\":\"two\nlines\",\"status\":400}}]}",
+            r#"{"items":[{"index":{"error":none,"status":400}}]}"#,
         ];
         for body in bodies {
             assert!(Answer::read(Bytes::from(body), 1).is_none(), "{body}");

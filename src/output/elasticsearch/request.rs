@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::answer::{Answer, Cause, Meaning, meaning};
 use crate::ack::{Letter, Reason, Receipt, Tally};
+use crate::json;
 use crate::output::{Action, Item, Parcel};
 
 /// A parcel on its way. It stays until the last of its items has its fate, and with it the receipt.
@@ -404,7 +405,8 @@ fn letter_of_item(loads: &Loads, rules: &Rules, unit: &Unit, answer: &Answer, n:
         ("", _) => format!("the engine answered {}", answer.statuses[n]),
         (kind, reason) => format!("{kind}: {reason}"),
     };
-    let error = answer.error(n).map(<[u8]>::to_vec);
+    // as one line of text, whatever the engine's looks like
+    let error = answer.error(n).map(json::repair);
     letter(loads, rules, unit, Reason::Rejected, detail, answer.statuses[n], error)
 }
 

@@ -1,0 +1,69 @@
+//! The corpora of the fuzz targets, and what these have found, through the properties that they fuzz.
+
+mod properties;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(name)
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return BTreeSet::new() };
+    entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name")).collect()
+}
+
+/// Replays what is kept of a target, at least `least` files.
+fn replay(target: &str, least: usize) {
+    let (_, property) = properties::ALL.iter().find(|(name, _)| *name == target).expect("a property of this name");
+    let mut count = 0;
+    for kept in ["corpus", "found"] {
+        let folder = folder(kept).join(target);
+        for name in names(&folder) {
+            // the last one said is the one that fails
+            println!("fuzz/{kept}/{target}/{name}");
+            property(&std::fs::read(folder.join(&name)).expect("a file"));
+            count += 1;
+        }
+    }
+    assert!(count >= least, "only {count} files of {target}");
+}
+
+macro_rules! targets {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                replay(stringify!($name), 5);
+            }
+        )*
+
+        const REPLAYED: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+targets!(
+    bulk_answers,
+    codecs,
+    conditions,
+    date_patterns,
+    dead_letters,
+    json_text,
+    pipeline_file,
+    positions,
+    regexps,
+    spool,
+    templates,
+);
+
+#[test]
+fn every_target_has_its_property_and_is_replayed() {
+    let of = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>();
+    let wanted = of(&properties::ALL.map(|(name, _)| name));
+    assert_eq!(of(REPLAYED), wanted);
+    assert_eq!(names(&folder("corpus")), wanted);
+    assert!(names(&folder("found")).is_subset(&wanted));
+    let targets = names(&folder("fuzz_targets"));
+    assert_eq!(targets.iter().map(|name| name.trim_end_matches(".rs").to_string()).collect::<BTreeSet<_>>(), wanted);
+}
