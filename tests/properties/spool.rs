@@ -8,6 +8,7 @@ use std::sync::Arc;
 use onceline::ack::kept::Held;
 use onceline::batch::Source;
 use onceline::codec::{Block, TooLong};
+use onceline::disk::Real;
 use onceline::input::spool::{Reader, write};
 
 use super::{first_line, numbers};
@@ -27,7 +28,7 @@ pub fn check(bytes: &[u8]) {
 
 /// None if there is an error, which says what to do.
 fn read(path: &Path) -> Option<Vec<Piece>> {
-    let blocks = Reader::open(path, 3).and_then(|blocks| blocks.collect::<Result<Vec<_>, _>>());
+    let blocks = Reader::open(Real, path, 3).and_then(|blocks| blocks.collect::<Result<Vec<_>, _>>());
     match blocks {
         Ok(given) => Some(given.iter().map(|given| piece(&given.source, &given.block)).collect()),
         Err(error) => {
@@ -57,7 +58,7 @@ fn check_blocks(bytes: &[u8], folder: &Path) {
         held.push(Arc::new(Held::new(0, Arc::new(source), block)));
         rest = after;
     }
-    let Some(written) = write(folder, &held).expect("a spool that can be written") else {
+    let Some(written) = write(&Real, folder, &held).expect("a spool that can be written") else {
         return assert!(held.is_empty());
     };
     let wanted: Vec<Piece> = held.iter().map(|held| piece(&held.source, &held.block)).collect();
