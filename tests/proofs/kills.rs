@@ -118,8 +118,8 @@ impl Log<'_> {
 
 /// Whether all of a file is settled, as `onceline positions show` says.
 fn is_settled(onceline: &Onceline, path: &std::path::Path) -> bool {
-    let run = onceline.call(&["positions", "show", "--json", "pipeline.toml", "--state", "state"], b"");
-    let shown: Value = serde_json::from_str(&run.stdout).unwrap_or_default();
+    let said = onceline.says(&["positions", "show", "--json", "pipeline.toml", "--state", "state"]);
+    let shown: Value = serde_json::from_str(&said).unwrap_or_default();
     let size = fs::metadata(path).map_or(0, |meta| meta.len());
     let mut files = shown["files"].as_array().into_iter().flatten();
     files.any(|file| file["path"] == json!(path) && file["is_there"] == true && file["offset"] == size)

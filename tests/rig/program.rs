@@ -139,6 +139,12 @@ impl Onceline {
         self.spawn(command, move |mut pipe| drop(pipe.write_all(&bytes))).wait()
     }
 
+    /// What a command prints while another process works in this folder.
+    pub fn says(&self, args: &[&str]) -> String {
+        let output = self.program().args(args).output().expect("start onceline");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// All rows of an SQLite file in this folder, ordered by table and id.
     pub fn rows(&self, file: &str) -> Vec<Doc> {
         let path = self.path(file);
