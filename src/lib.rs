@@ -29,8 +29,9 @@
 //! - [`ack`]: fates counted, dead letters written, positions moved and saved
 //!
 //! What they stand on: [`time`], [`date`] (reading and writing times), [`field`] (`[a][b]`), [`template`]
-//! (`%{field}`), [`json`] (scanning without a tree), [`mod@csv`] (its lines), [`regexp`] (Ruby's patterns), [`pool`]
-//! (buffers used again), [`disk`] (what must last), [`secret`] (where secrets are kept).
+//! (`%{field}`), [`json`] (scanning without a tree), [`mod@csv`] (its lines), [`regexp`] (Ruby's patterns, and the
+//! machine that `grok` runs), [`pool`] (buffers used again), [`disk`] (what must last), [`secret`] (where secrets are
+//! kept).
 //! [`mod@bench`] measures ids and the whole way; [`import`] makes pipeline files of Logstash's configurations.
 //!
 //! `fuzz/` fuzzes what reads bytes that others made, by properties that stand in `tests/properties` and are replayed

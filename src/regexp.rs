@@ -2,12 +2,22 @@
 //! the linear-time engine, or, where they look around, refer back or must not give back, for the one that
 //! backtracks; that one stops after [`STEPS_MAX`] steps, so no event can hold a worker up.
 //!
+//! [`Capturing`] is for patterns whose named groups are wanted from every event: it has a machine of its own.
+//!
 //! What differs in Ruby: `^` and `$` are the ends of lines, `(?m)` lets the dot match a line end, `\d \w \s \h` are
 //! ASCII while `[[:alpha:]]` is not, `\Z` is before a last line end, a `{` that counts nothing is a plain character,
-//! and round brackets do not capture where a group has a name.
+//! and round brackets do not capture where a group has a name. `(?i)` reaches over `|` to the end of its group.
+
+mod capturing;
+mod compile;
+mod machine;
+mod tree;
 
 use std::fmt;
 use std::time::Duration;
+
+pub use capturing::Capturing;
+pub use machine::Found;
 
 /// Where a backtracking match is given up.
 pub const STEPS_MAX: usize = 1_000_000;
@@ -25,6 +35,9 @@ const OWN_PROGRAM_BYTES_MAX: usize = 256 << 10;
 pub struct Regexp {
     text: Box<str>,
     engine: Engine,
+    /// Of each group, where groups have names; the engines know them by number only, since in Ruby several may share
+    /// a name and a name may hold any character.
+    names: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +81,7 @@ impl Regexp {
         if text.len() > pattern_bytes_max {
             return Err(format!("the pattern is longer than {pattern_bytes_max} bytes"));
         }
-        let (pattern, backtracks) = translate(text).map_err(|why| one_line(&why))?;
+        let Translated { pattern, backtracks, names } = translate(text).map_err(|why| one_line(&why))?;
         let mut builder = regex::RegexBuilder::new(&pattern);
         let mut fancy = fancy_regex::RegexBuilder::new(&pattern);
         if let Some(bytes) = program_bytes_max {
@@ -84,7 +97,14 @@ impl Regexp {
                 Engine::Backtracking(Box::new(built.map_err(|e| one_line(&e.to_string()))?))
             }
         };
-        Ok(Regexp { text: text.into(), engine })
+        Ok(Regexp { text: text.into(), engine, names })
+    }
+
+    /// Only if the linear engine can have it.
+    fn linear(text: &str) -> Option<Regexp> {
+        let Translated { pattern, backtracks, names } = translate(text).ok()?;
+        let regex = if backtracks { None } else { regex::Regex::new(&pattern).ok() };
+        Some(Regexp { text: text.into(), engine: Engine::Linear(regex?), names })
     }
 
     /// As it was written.
@@ -154,11 +174,11 @@ impl Regexp {
         }
     }
 
-    fn group_named(&self, name: &str) -> Option<usize> {
-        match &self.engine {
-            Engine::Linear(regex) => regex.capture_names().position(|n| n == Some(name)),
-            Engine::Backtracking(regex) => regex.capture_names().position(|n| n == Some(name)),
-        }
+    /// Of several groups of that name the last one that took part.
+    fn group_named(&self, name: &str, groups: &Groups) -> Option<usize> {
+        let named = |number: &usize| self.names[number - 1] == name;
+        let taken = |number: &usize| groups.get(*number).is_some_and(Option::is_some);
+        (1..=self.names.len()).rev().find(|number| named(number) && taken(number))
     }
 
     fn expand(&self, replacement: &str, text: &str, groups: &Groups, out: &mut Vec<u8>) {
@@ -182,7 +202,7 @@ impl Regexp {
                 }
                 Some(b'k') if after.starts_with("k<") && after.contains('>') => {
                     let end = after.find('>').unwrap_or(1);
-                    if let Some(number) = self.group_named(&after[2..end]) {
+                    if let Some(number) = self.group_named(&after[2..end], groups) {
                         group(number, out);
                     }
                     end + 1
@@ -212,17 +232,21 @@ fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The pattern in the engines' spelling, and whether it needs the backtracking one.
-fn translate(text: &str) -> Result<(String, bool), String> {
+/// A pattern in the engines' spelling.
+struct Translated {
+    pattern: String,
+    /// It needs the engine that backtracks.
+    backtracks: bool,
+    /// The names of its groups, in their order; empty if they have none.
+    names: Vec<String>,
+}
+
+fn translate(text: &str) -> Result<Translated, String> {
     let chars: Vec<char> = text.chars().collect();
-    let named = (0..chars.len()).any(|i| {
-        chars[i..].starts_with(&['(', '?', '<']) && !matches!(chars.get(i + 3), Some('=' | '!'))
-            || chars[i..].starts_with(&['(', '?', '\''])
-    });
-    let out = String::from("(?m)");
-    let mut writer = Writer { chars: &chars, at: 0, out, backtracks: false, named, depth: 0 };
+    let mut writer = Writer::new(&chars);
+    writer.out.push_str("(?m)");
     writer.pattern()?;
-    Ok((writer.out, writer.backtracks))
+    Ok(Translated { pattern: writer.out, backtracks: writer.backtracks, names: writer.names })
 }
 
 struct Writer<'a> {
@@ -230,7 +254,11 @@ struct Writer<'a> {
     at: usize,
     out: String,
     backtracks: bool,
+    /// A group has a name, so those without one do not capture.
     named: bool,
+    names: Vec<String>,
+    /// For each group that is open, how many more end with it: `(?i)` reaches to the end of its group.
+    open: Vec<usize>,
     depth: usize,
 }
 
@@ -246,6 +274,15 @@ const SPACE: &str = r"\t-\r\x20";
 const HEX: &str = "0-9A-Fa-f";
 
 impl Writer<'_> {
+    fn new(chars: &[char]) -> Writer<'_> {
+        let named = (0..chars.len()).any(|i| {
+            chars[i..].starts_with(&['(', '?', '<']) && !matches!(chars.get(i + 3), Some('=' | '!'))
+                || chars[i..].starts_with(&['(', '?', '\''])
+        });
+        let (out, names, open) = (String::new(), Vec::new(), vec![0]);
+        Writer { chars, at: 0, out, backtracks: false, named, names, open, depth: 0 }
+    }
+
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
@@ -270,7 +307,15 @@ impl Writer<'_> {
                 '\\' => drop(self.escape(false)?),
                 '[' => self.class()?,
                 '(' => self.group()?,
-                '{' => self.count(),
+                ')' => self.close()?,
+                '{' => match self.interval() {
+                    Some((low, Some(high))) if low == high => self.out.push_str(&format!("{{{low}}}")),
+                    Some((low, high)) => {
+                        let high = high.map_or(String::new(), |high| high.to_string());
+                        self.out.push_str(&format!("{{{low},{high}}}"));
+                    }
+                    None => self.out.push_str(r"\{"),
+                },
                 '*' | '+' | '?' => {
                     self.out.push(c);
                     match self.peek(0) {
@@ -289,34 +334,44 @@ impl Writer<'_> {
                 c => self.out.push(c),
             }
         }
+        let last = self.open.pop().ok_or("a bracket closes that was not opened")?;
+        self.out.extend(std::iter::repeat_n(')', last));
         Ok(())
     }
 
-    /// After `{`: a count, or a plain bracket.
-    fn count(&mut self) {
+    /// After `)`.
+    fn close(&mut self) -> Result<(), String> {
+        let more = self.open.pop().ok_or("a bracket closes that was not opened")?;
+        self.out.extend(std::iter::repeat_n(')', more + 1));
+        Ok(())
+    }
+
+    /// After `{`: the least and the greatest count, or nothing where it is a plain bracket.
+    fn interval(&mut self) -> Option<(u32, Option<u32>)> {
         let rest = &self.chars[self.at..];
         // no count is longer, and a text of brackets only is not searched to its end for each
-        let mut near = rest.iter().take(COUNT_CHARS_MAX);
-        let Some(len) = near.position(|c| *c == '}') else { return self.out.push_str(r"\{") };
+        let len = rest.iter().take(COUNT_CHARS_MAX).position(|c| *c == '}')?;
         let inner: String = rest[..len].iter().collect();
-        let (low, high) = inner.split_once(',').map_or((inner.as_str(), None), |(l, h)| (l, Some(h)));
-        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        let counts = digits(low) && high.is_none_or(digits) && !(low.is_empty() && high.is_none_or(str::is_empty));
-        if !counts {
-            return self.out.push_str(r"\{");
-        }
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then_some(());
+        let (low, high) = match inner.split_once(',') {
+            None => (inner.parse().ok()?, Some(inner.parse().ok()?)),
+            Some(("", "")) => return None,
+            Some((low, high)) => {
+                digits(low).and(digits(high))?;
+                let low = if low.is_empty() { 0 } else { low.parse().ok()? };
+                (low, if high.is_empty() { None } else { Some(high.parse().ok()?) })
+            }
+        };
+        digits(inner.split(',').next()?)?;
         self.at += len + 1;
-        let low = if low.is_empty() { "0" } else { low };
-        match high {
-            Some(high) => self.out.push_str(&format!("{{{low},{high}}}")),
-            None => self.out.push_str(&format!("{{{low}}}")),
-        }
+        Some((low, high))
     }
 
     /// After `(`.
     fn group(&mut self) -> Result<(), String> {
         if self.peek(0) != Some('?') {
             self.out.push_str(if self.named { "(?:" } else { "(" });
+            self.open.push(0);
             return Ok(());
         }
         self.at += 1;
@@ -326,19 +381,16 @@ impl Writer<'_> {
                 self.backtracks = true;
                 self.out.push_str("(?");
             }
-            (Some('<'), _) => {
+            (Some(open @ ('<' | '\'')), _) => {
                 self.at += 1;
-                let name = self.until('>')?;
-                self.out.push_str(&format!("(?<{name}>"));
-            }
-            (Some('\''), _) => {
-                self.at += 1;
-                let name = self.until('\'')?;
-                self.out.push_str(&format!("(?<{name}>"));
+                let name = self.until(if open == '<' { '>' } else { open })?;
+                self.names.push(name);
+                self.out.push('(');
             }
             (Some('~'), _) => return Err("the absence operator `(?~` is not supported".to_string()),
-            _ => self.flags()?,
+            _ => return self.flags(),
         }
+        self.open.push(0);
         Ok(())
     }
 
@@ -353,10 +405,10 @@ impl Writer<'_> {
                 }
                 Some(end @ (':' | ')')) => {
                     let off = if off.is_empty() { off } else { format!("-{off}") };
-                    match (end, on.is_empty() && off.is_empty()) {
-                        (')', true) => {}
-                        (')', false) => self.out.push_str(&format!("(?{on}{off})")),
-                        _ => self.out.push_str(&format!("(?{on}{off}:")),
+                    self.out.push_str(&format!("(?{on}{off}:"));
+                    match self.open.last_mut() {
+                        Some(more) if end == ')' => *more += 1,
+                        _ => self.open.push(0),
                     }
                     return Ok(());
                 }
@@ -478,7 +530,7 @@ impl Writer<'_> {
             '1'..='7' if class => self.numbered(c)?,
             '1'..='9' if !class => {
                 self.backtracks = true;
-                self.out.push_str(&format!("\\{c}"));
+                self.out.push_str(&format!("(?:\\{c})"));
             }
             'n' | 't' | 'r' | 'f' | 'v' | 'a' => self.out.push_str(&format!("\\{c}")),
             'e' => self.out.push_str(r"\x1b"),
@@ -496,7 +548,13 @@ impl Writer<'_> {
                 self.backtracks = true;
                 self.at += 1;
                 let name = self.until('>')?;
-                self.out.push_str(&format!("\\k<{name}>"));
+                let numbers = (1..=self.names.len()).rev().filter(|n| self.names[n - 1] == name);
+                let mut numbers: Vec<String> = numbers.map(|n| format!("\\{n}")).collect();
+                numbers.extend(name.parse::<u8>().map(|n| format!("\\{n}")));
+                if numbers.is_empty() {
+                    return Err(format!("`\\k<{name}>`: no group before it has that name"));
+                }
+                self.out.push_str(&format!("(?:{})", numbers.join("|")));
             }
             'R' if !class => self.out.push_str(r"(?:\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"),
             'G' | 'X' | 'g' if !class => return Err(format!("`\\{c}` is not supported")),

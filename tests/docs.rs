@@ -158,6 +158,7 @@ fn required(kind: &str) -> &'static str {
         "field" => "field = \"%{a}\"",
         "file" => "paths = \"a\"",
         "date" => "match = [\"a\", \"ISO8601\"]",
+        "grok" => "match = { a = 'b' }",
         "json" => "source = \"a\"",
         _ => "",
     }

@@ -1,12 +1,12 @@
-//! Logstash's cases for placeholders, field references, the filters `date` and `json`, and events as they are read:
-//! each through the reader of pipeline files and a whole event. What differs on purpose is listed in
+//! Logstash's cases for placeholders, field references, the filters `date`, `grok` and `json`, and events as they are
+//! read: each through the reader of pipeline files and a whole event. What differs on purpose is listed in
 //! `docs/differences.md`, and nothing else may. Below them, the filters against tables of our own.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use onceline::batch::{Batch, Fate, Span};
+use onceline::batch::{Batch, Fate, Span, View};
 use onceline::condition::Condition;
 use onceline::config;
 use onceline::field::{Escapes, FieldRef};
@@ -228,6 +228,31 @@ fn logstash_dissect_cases() {
     check_cases("dissect", 30, dissect);
 }
 
+fn grok(case: &Value) -> Option<Result<(), String>> {
+    let mut options = case["config"].clone();
+    for (name, option) in options.as_object_mut()? {
+        // what Logstash wants a hash for may be written as names and values in turn
+        let pairs = option.as_array().filter(|_| ["match", "add_field"].contains(&name.as_str()));
+        if let Some(pairs) = pairs {
+            let pairs = pairs.chunks(2).map(|pair| (pair[0].as_str().unwrap().to_string(), pair[1].clone()));
+            *option = Value::Object(pairs.collect());
+        }
+    }
+    let step = match (step_of("grok", &options), case["want"]["config_error"] == true) {
+        (Err(_), true) => return Some(Ok(())),
+        (Ok(_), true) => return Some(Err("no error in the options".into())),
+        (Err(report), false) => return Some(Err(report)),
+        (Ok(step), false) => step,
+    };
+    let mut batch = batch_of(&case["in"].to_string());
+    step.apply(&mut batch, &clock(case));
+    let mut got = event_of(&batch);
+    let mut metadata = Vec::new();
+    View::Object(batch.event(0).metadata()).write_json(&mut metadata);
+    got["@metadata"] = serde_json::from_slice(&metadata).unwrap();
+    Some(check_event(&got, &case["want"], &case["in"]))
+}
+
 #[test]
 fn logstash_sprintf_cases() {
     check_cases("sprintf", 42, sprintf);
@@ -241,6 +266,11 @@ fn logstash_date_cases() {
 #[test]
 fn logstash_json_cases() {
     check_cases("json", 20, json_case);
+}
+
+#[test]
+fn logstash_grok_cases() {
+    check_cases("grok", 53, grok);
 }
 
 /// The conditions among the cases of whole configurations: accepted or refused.
@@ -591,6 +621,62 @@ fn json_filter() {
 }
 
 #[test]
+fn grok_beyond_the_cases() {
+    let message = |text: &str| json!({ "m": text }).to_string();
+    for (options, event, want) in [
+        ("match = { m = '%{INT:a} %{INT:b:int} %{NUMBER:c:float}' }", "007 008 1e", r#""a":"007","b":8,"c":1.0"#),
+        ("match = { m = '%{DATA:a:int} %{DATA:b:float} %{DATA:c:int}$' }", "  -1_0x .5e1 ", r#""a":0,"b":0.0,"c":-10"#),
+        // a text that is cast is never empty
+        ("match = { m = 'a%{DATA:x:int}b' }", "ab", r#""x":0"#),
+        ("match = { m = 'a%{INT:x:int}|b%{INT:x:int}' }", "b5", r#""x":5"#),
+        ("match = { m = '(?<x>.)(?<y>.)(?<x>.)' }", "abc", r#""x":["a","c"],"y":"b""#),
+        ("match = { m = '(?<w:x:int>.)' }\ntarget = ' t '", "5", r#""t":{"x":5}"#),
+        ("match = { m = '%{WORD:[a][b]}' }\ntarget = '[t][u]'", "w", r#""t":{"u":{"a":{"b":"w"}}}"#),
+        ("match = { m = '%{WORD:a.b} %{WORD:c-d} %{WORD:e_f}' }", "x y z", r#""a.b":"x","c-d":"y","e_f":"z""#),
+        ("match = { m = '%{NOPE=x+\\d}%{NOPE:y}' }", "x1xx2", r#""y":"xx2""#),
+        ("pattern_definitions = { ID = '\\d+' }\nmatch = { m = '#%{ID:id:int}' }", "#12", r#""id":12"#),
+        ("match = { m = '%{NUMBER:n}' }\nnamed_captures_only = false", "1.5", r#""n":"1.5","BASE10NUM":"1.5""#),
+        ("match = { m = '(?<m>.)' }\noverwrite = 'm'", "xy", ""),
+        // the pattern tried last decides, as in Logstash
+        (
+            "match = { m = ['%{INT:i}', 'z%{WORD:w}'] }\nbreak_on_match = false",
+            "5",
+            r#""i":"5","tags":["_grokparsefailure"]"#,
+        ),
+        ("match = { m = ['%{INT:i}', '%{WORD:w}'] }\nbreak_on_match = false", "5", r#""i":"5","w":"5""#),
+        ("match = { m = 'x' }\ntag_on_failure = []", "5", ""),
+        ("match = { m = '(?=((a|aa)(?=a|b))+c)' }", &"a".repeat(60), r#""tags":["_groktimeout"]"#),
+        (
+            "match = { m = '(?=((a|aa)(?=a|b))+c)' }\ntimeout_millis = 1\ntimeout_scope = 'event'\ntag_on_timeout = 'slow'",
+            &"a".repeat(60),
+            r#""tags":["slow"]"#,
+        ),
+    ] {
+        let first =
+            if options.contains("overwrite") { r#""m":"x""#.to_string() } else { format!("\"m\":{}", json!(event)) };
+        let more = if want.is_empty() { "" } else { "," };
+        check(&format!("type = 'grok'\n{options}"), &message(event), &format!("{{{first}{more}{want}}}"));
+    }
+    let word = "type = 'grok'\nmatch = { a = '^%{DATA:x}$' }";
+    for (event, want) in [
+        (r#"{"a":1.50}"#, r#"{"a":1.50,"x":"1.5"}"#),
+        (r#"{"a":true}"#, r#"{"a":true,"x":"true"}"#),
+        (r#"{"a":"q\"é\n"}"#, r#"{"a":"q\"é\n","x":"q\"é"}"#),
+        (r#"{"a":["b",1,null],"x":null}"#, r#"{"a":["b",1,null],"x":["b","1"]}"#),
+        (r#"{"a":[]}"#, r#"{"a":[],"tags":["_grokparsefailure"]}"#),
+        (r#"{"a":"b","x":[1]}"#, r#"{"a":"b","x":[1,"b"]}"#),
+        (r#"{"a":"b","x":{"k":1}}"#, r#"{"a":"b","x":{"k":1}}"#),
+        (r#"{"a":"","x":1}"#, r#"{"a":"","x":1}"#),
+    ] {
+        check(word, event, want);
+    }
+    let way = "type = 'grok'\nmatch = { a = '%{WORD:[a][b]}' }";
+    check(way, r#"{"a":"t"}"#, r#"{"a":"t","tags":["_grokparsefailure"]}"#);
+    let time = "type = 'grok'\nmatch = { a = '%{YEAR:@timestamp}' }";
+    check(time, r#"{"a":"2026","@timestamp":"2025"}"#, r#"{"a":"2026","@timestamp":"2025"}"#);
+}
+
+#[test]
 fn date_filter_beyond_the_cases() {
     let options = "type = 'date'\nmatch = ['t', 'yyyy', 'UNIX']\n";
     check(
@@ -625,6 +711,18 @@ fn wrong_options_are_pointed_at() {
         ("type = 'mutate'\ngsub = ['a', '(', '']", "3:14: filter 1 (mutate): `gsub`: "),
         ("type = 'mutate'\ngsub = ['a', 'b']", "3:8: filter 1 (mutate): `gsub` wants three texts"),
         ("type = 'mutate'\nconvert = { a = 'int' }", "3:17: filter 1 (mutate): `a`: unknown value \"int\""),
+        ("type = 'grok'\nmatch = { m = 'a %{NUMBR:n}' }", "3:18: filter 1 (grok): `m`: no pattern is named `NUMBR`"),
+        ("type = 'grok'\nmatch = { m = ['x', '%{WORD:[a}'] }", "3:21: filter 1 (grok): `m`: "),
+        ("type = 'grok'\nmatch = { m = '(' }", "3:15: filter 1 (grok): `m`: "),
+        ("type = 'grok'\nmatch = {}", "3:9: filter 1 (grok): `match` names no field"),
+        (
+            "type = 'grok'\npattern_definitions = { A = '%{B}', B = '%{A}' }\nmatch = { m = '%{A}' }",
+            "4:16: filter 1 (grok): `m`: pattern `A` holds itself, by way of `A`, `B`",
+        ),
+        (
+            "type = 'grok'\nmatch = { m = 'x' }\npatterns_dir = '/nowhere/at/all'",
+            "4:16: filter 1 (grok): `patterns_dir`",
+        ),
         ("type = 'mutate'\nadd_field = { 'a[' = 'x' }", "3:15: filter 1 (mutate): `a[`: "),
     ] {
         let report = step(&format!("[[filter]]\n{toml}\n")).err().unwrap_or_else(|| panic!("{toml}"));

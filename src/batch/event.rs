@@ -250,13 +250,31 @@ impl EventMut<'_> {
                 _ => false,
             };
         }
-        match self.batch.find(list, last.as_bytes()) {
-            Some(node) => self.batch.nodes[node as usize].value = value,
-            None => {
+        match self.batch.seek(list, last.as_bytes()) {
+            Ok(node) => self.batch.nodes[node as usize].value = value,
+            Err(end) => {
                 let key = self.batch.write(last.as_bytes());
-                self.batch.append(parent, key, value);
+                self.batch.append_after(end, parent, key, value);
             }
         }
+        true
+    }
+
+    /// Puts a value where there is none yet, or null. False if there is one.
+    pub fn put_absent(&mut self, field: &FieldRef, value: Value) -> bool {
+        let ([name], false) = (field.path(), field.is_metadata()) else {
+            return matches!(self.get(field), None | Some(View::Null)) && self.put(field, value);
+        };
+        let parent = Parent::Fields(self.index);
+        match self.batch.seek(self.batch.head(parent), name.as_bytes()) {
+            Ok(node) if !matches!(self.batch.view(self.batch.nodes[node as usize].value), View::Null) => return false,
+            Ok(node) => self.batch.nodes[node as usize].value = value,
+            Err(end) => {
+                let key = self.batch.write(name.as_bytes());
+                self.batch.append_after(end, parent, key, value);
+            }
+        }
+        self.touch(field);
         true
     }
 

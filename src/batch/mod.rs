@@ -270,15 +270,7 @@ impl Batch {
     }
 
     fn find(&self, list: List, key: &[u8]) -> Option<u32> {
-        let mut at = list.0;
-        while at != NONE {
-            let node = &self.nodes[at as usize];
-            if node.key.len as usize == key.len() && self.bytes(node.key) == key {
-                return Some(at);
-            }
-            at = node.next;
-        }
-        None
+        self.seek(list, key).ok()
     }
 
     fn nth(&self, list: List, index: &str) -> Option<u32> {
@@ -315,8 +307,26 @@ impl Batch {
     }
 
     fn append(&mut self, parent: Parent, key: Span, value: Value) -> u32 {
-        let new = self.nodes.len() as u32;
         let last = self.chain(self.head(parent)).last();
+        self.append_after(last, parent, key, value)
+    }
+
+    /// The node of that key, or the last one.
+    fn seek(&self, list: List, key: &[u8]) -> Result<u32, Option<u32>> {
+        let (mut at, mut last) = (list.0, None);
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.key.len as usize == key.len() && self.bytes(node.key) == key {
+                return Ok(at);
+            }
+            last = Some(at);
+            at = node.next;
+        }
+        Err(last)
+    }
+
+    fn append_after(&mut self, last: Option<u32>, parent: Parent, key: Span, value: Value) -> u32 {
+        let new = self.nodes.len() as u32;
         self.nodes.push(Node { key, value, next: NONE });
         match last {
             Some(last) => self.nodes[last as usize].next = new,

@@ -123,7 +123,7 @@ fn failed(text: &str, wanted: &str) -> Failed {
 }
 
 /// The digits a text begins with, as a number; 0 if it begins with none.
-fn leading_digits(text: &str) -> String {
+pub fn leading_digits(text: &str) -> String {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text.strip_prefix('+').unwrap_or(text)),

@@ -9,6 +9,7 @@ pub mod date;
 pub mod dissect;
 pub mod drop;
 pub mod fingerprint;
+pub mod grok;
 pub mod json;
 pub mod kv;
 pub mod mutate;
@@ -61,6 +62,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("dissect", |t| boxed(t, "mapping", dissect::Config::read(t).map(dissect::Dissect::build))),
     ("drop", |t| boxed(t, "percentage", drop::Config::read(t).map(drop::Drop::build))),
     ("fingerprint", |t| boxed(t, "type", Some(fingerprint::build(fingerprint::Config::read(t))))),
+    ("grok", |t| boxed(t, "match", grok::Config::read(t).map(grok::Grok::build))),
     ("json", |t| boxed(t, "source", json::Config::read(t).map(json::Json::build))),
     ("kv", |t| boxed(t, "field_split", kv::Config::read(t).map(kv::Kv::build))),
     ("mutate", |t| boxed(t, "type", mutate::Config::read(t).map(mutate::Mutate::build))),
