@@ -4,15 +4,16 @@
 mod rig;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use onceline::ack::{Acks, Letter, Message, Receipt, Tally};
+use onceline::ack::{Acks, Letter, Message, Tally};
 use onceline::output::elasticsearch::{Compression, Config, Elasticsearch, Kind, Login, Template};
-use onceline::output::{Action, Item, Output, Parcel, Phase, Slots, queue};
+use onceline::output::{Action, Output, Phase, Slots, queue};
 use onceline::secret::Kept;
-use rig::{Engine, Fault, Proxy, Stub};
+use rig::{Engine, Event, Fault, Proxy, Stub, event, parcel};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -27,35 +28,6 @@ fn config(url: &str) -> Config {
         strict: false,
         ..Config::default()
     }
-}
-
-/// Events as `(index, id, source)`.
-type Event = (String, String, Value);
-
-fn event(index: &str, id: &str, source: Value) -> Event {
-    (index.to_string(), id.to_string(), source)
-}
-
-fn parcel(action: Action, number: u64, events: &[Event]) -> Parcel {
-    let receipt = Receipt::new(0, number, None);
-    receipt.open(events.len());
-    let mut parcel =
-        Parcel { body: Vec::new().into(), items: Vec::new(), indices: Vec::new(), source: "test".into(), receipt };
-    for (n, (index, id, source)) in events.iter().enumerate() {
-        let at = parcel.indices.iter().position(|name| **name == **index).unwrap_or_else(|| {
-            parcel.indices.push(index.as_str().into());
-            parcel.indices.len() - 1
-        });
-        let head_at = parcel.body.len() as u32;
-        let head = json!({ (action.as_str()): {"_index": index, "_id": id} });
-        parcel.body.extend_from_slice(format!("{head}\n").as_bytes());
-        let source_at = parcel.body.len() as u32;
-        parcel.body.extend_from_slice(format!("{source}\n").as_bytes());
-        let end = parcel.body.len() as u32;
-        let id_hash = id.bytes().fold(1u32, |hash, b| hash.wrapping_mul(31).wrapping_add(b.into()));
-        parcel.items.push(Item { head_at, source_at, end, index: at as u32, id_hash, offset: n as u64 });
-    }
-    parcel
 }
 
 /// An output at work on a thread of its own.
@@ -384,13 +356,10 @@ fn a_mapping_conflict_is_that_events_own() {
     for engine in Engine::all() {
         let index = rig::unique_prefix();
         engine.put(&format!("/{index}"), &json!({"mappings": {"properties": {"n": {"type": "long"}}}}));
-        let events: Vec<Event> = (0..100)
-            .map(|n| {
-                event(&index, &format!("{n:03}"), if n % 10 == 3 { json!({"n": "three"}) } else { json!({"n": n}) })
-            })
-            .collect();
+        let source = |n: usize| if n % 100 == 3 { json!({"n": "three"}) } else { json!({"n": n}) };
+        let events: Vec<Event> = (0..1000).map(|n| event(&index, &format!("{n:03}"), source(n))).collect();
         let told = run(config(&engine.url), &[events]);
-        assert_eq!((told.tally.created, told.letters.len(), told.tally.retries), (90, 10, 0), "{}", engine.name);
+        assert_eq!((told.tally.created, told.letters.len(), told.tally.retries), (990, 10, 0), "{}", engine.name);
         let error: Value = serde_json::from_slice(told.letters[0].error.as_deref().expect("an answer")).expect("JSON");
         assert!(error["caused_by"]["type"].is_string(), "{error}");
         // one id too long makes the whole request fail
@@ -405,33 +374,164 @@ fn a_mapping_conflict_is_that_events_own() {
 }
 
 #[test]
-fn closed_and_blocked_indices_are_held_while_others_go_on() {
+fn indices_that_take_nothing_are_held_while_others_go_on() {
     for engine in Engine::all() {
         let prefix = rig::unique_prefix();
+        let ends = ["closed", "blocked", "flooded", "deleted", "well"];
         let name = |end: &str| format!("{prefix}-{end}");
-        engine.put(&format!("/{}", name("closed")), &json!({}));
+        let count = |end: &str| engine.docs(&name(end)).len();
         // without a body: Elasticsearch refuses one here
         let post = |path: String| {
             let answer = engine.request("POST", &path, &Vec::new(), b"").expect("an answer");
             assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         };
-        post(format!("/{}/_close", name("closed")));
-        engine.put(&format!("/{}", name("blocked")), &json!({"settings": {"index.blocks.write": true}}));
-        let mut work = Work::start(config(&engine.url));
-        let round = |n: usize| -> Vec<Event> {
-            ["closed", "well", "blocked"].map(|end| event(&name(end), &format!("{n}"), json!({"n": n}))).to_vec()
+        let block = |end: &str, block: &str, value: Value| {
+            assert_eq!(engine.put(&format!("/{}/_settings", name(end)), &json!({ block: value })).status, 200);
         };
-        (0..5).for_each(|n| work.send(&round(n)));
-        work.await_fates(5);
-        assert_eq!((work.told.tally.created, engine.docs(&name("well")).len()), (5, 5), "{}", engine.name);
+        let may_be_made = |pattern: Value| {
+            let settings = json!({"transient": {"action.auto_create_index": pattern}});
+            assert_eq!(engine.put("/_cluster/settings", &settings).status, 200);
+        };
+        let mut work = Work::start(config(&engine.url));
+        let round = |n: usize| ends.map(|end| event(&name(end), &format!("{n}"), json!({"n": n}))).to_vec();
+        (0..3).for_each(|n| work.send(&round(n)));
+        work.await_fates(15);
+        // in the midst of it
+        post(format!("/{}/_close", name("closed")));
+        block("blocked", "index.blocks.write", json!(true));
+        block("flooded", "index.blocks.read_only_allow_delete", json!(true));
+        may_be_made(json!(format!("-{prefix}-deleted,+*")));
+        engine.delete(&format!("/{}", name("deleted")));
+        (3..8).for_each(|n| work.send(&round(n)));
+        work.await_fates(20);
+        assert_eq!((work.told.tally.created, count("well")), (20, 8), "{}", engine.name);
+        // one after the other takes events again
         post(format!("/{}/_open", name("closed")));
-        work.await_fates(10);
-        assert_eq!(engine.docs(&name("closed")).len(), 5, "{}", engine.name);
-        engine.put(&format!("/{}/_settings", name("blocked")), &json!({"index.blocks.write": null}));
+        work.await_fates(25);
+        assert_eq!(count("closed"), 8, "{}", engine.name);
+        block("blocked", "index.blocks.write", Value::Null);
+        work.await_fates(30);
+        assert_eq!(count("blocked"), 8, "{}", engine.name);
+        block("flooded", "index.blocks.read_only_allow_delete", Value::Null);
+        work.await_fates(35);
+        assert_eq!(count("flooded"), 8, "{}", engine.name);
+        may_be_made(Value::Null);
         let told = work.end();
-        assert_eq!((told.claims, told.tally.created, told.letters.len()), (15, 15, 0), "{}", engine.name);
-        assert_eq!(engine.docs(&name("blocked")).len(), 5, "{}", engine.name);
-        engine.delete(&format!("/{prefix}-closed,{prefix}-blocked,{prefix}-well"));
+        assert_eq!((told.claims, told.tally.created, told.letters.len()), (40, 40, 0), "{}", engine.name);
+        // what was in it when it was deleted is gone, what came later is not
+        assert_eq!(count("deleted"), 5, "{}", engine.name);
+        engine.delete(&format!("/{}", ends.map(name).join(",")));
+    }
+}
+
+/// How many requests that write to an index an engine is at.
+fn at_work(engine: &Engine, index: &str) -> usize {
+    let path = "/_tasks?detailed=true&actions=indices:data/write/bulk&filter_path=nodes.*.tasks.*.description";
+    engine.get(path).text().matches(index).count()
+}
+
+#[test]
+fn a_slow_engine_is_not_given_the_same_again_while_it_is_at_it() {
+    for (engine, ordered) in Engine::all().into_iter().zip([false, true]) {
+        let index = rig::unique_prefix();
+        let impatient = Config {
+            action: Action::Create,
+            request_timeout: Duration::from_millis(100),
+            requests_in_flight_max: 1,
+            ordered,
+            ..config(&engine.url)
+        };
+        let mut work = Work::start(impatient);
+        work.send(&events(&index, 0..8000));
+        let mut most = 0;
+        while work.told.claims < 8000 {
+            most = most.max(at_work(engine, &index));
+            if let Ok(message) = work.settled.recv_timeout(Duration::from_millis(5)) {
+                work.told.add(message);
+            }
+        }
+        let told = work.end();
+        assert!(told.tally.requests > 1, "{} was in time", engine.name);
+        // one that is read there for long is not listed yet, which matters only where the newest must win
+        let most_allowed = if ordered { 1 } else { 2 };
+        assert!(most <= most_allowed, "{most} requests at work in {} at once", engine.name);
+        assert_eq!((told.tally.created + told.tally.duplicates, engine.docs(&index).len()), (8000, 8000));
+        engine.delete(&format!("/{index}"));
+    }
+}
+
+#[test]
+fn a_shard_that_is_away_keeps_no_other_index_waiting() {
+    for engine in Engine::all() {
+        let prefix = rig::unique_prefix();
+        let (away, well) = (format!("{prefix}-away"), format!("{prefix}-well"));
+        let nowhere = json!({"settings": {"number_of_replicas": 0, "index.routing.allocation.require.box": "none"}});
+        engine.put(&format!("/{away}?wait_for_active_shards=0"), &nowhere);
+        // an engine waits a minute for a shard if it is not told otherwise, which would be too late
+        let mut work = Work::start(Config { request_timeout: Duration::from_secs(2), ..config(&engine.url) });
+        let both = |n: usize| [event(&away, &format!("{n}"), json!({})), event(&well, &format!("{n}"), json!({}))];
+        work.send(&(0..10).flat_map(both).collect::<Vec<_>>());
+        work.await_fates(10);
+        assert_eq!((work.told.tally.created, engine.docs(&well).len()), (10, 10), "{}", engine.name);
+        engine.put(&format!("/{away}/_settings"), &json!({"index.routing.allocation.require.box": null}));
+        assert_eq!(work.end().tally.created, 20, "{}", engine.name);
+        engine.delete(&format!("/{away},{well}"));
+    }
+}
+
+#[test]
+fn a_dead_host_is_passed_over_and_tried_again() {
+    let engine = Engine::opensearch();
+    let index = rig::unique_prefix();
+    let is_dead = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let dead = is_dead.clone();
+    let dying = Proxy::new(&engine.url, move |_| if dead.load(Relaxed) { Fault::CutBefore } else { Fault::None });
+    let well = Proxy::new(&engine.url, |_| Fault::None);
+    let hosts = vec![dying.url.clone(), well.url.clone()];
+    let mut work = Work::start(Config { hosts, requests_in_flight_max: 1, ..config("") });
+    let mut sent = 0;
+    let mut send = |work: &mut Work| {
+        work.send(&events(&index, sent..sent + 10));
+        sent += 10;
+        work.await_fates(sent as u64);
+    };
+    (0..10).for_each(|_| send(&mut work));
+    assert_eq!((dying.faults().len(), well.faults().len()), (5, 5), "they take turns");
+    is_dead.store(true, Relaxed);
+    (0..20).for_each(|_| send(&mut work));
+    assert_eq!((dying.faults().len(), well.faults().len()), (6, 25), "the dead one is tried once");
+    is_dead.store(false, Relaxed);
+    let started = Instant::now();
+    while dying.faults().len() == 6 {
+        assert!(started.elapsed() < SECS_MAX, "it is never tried again");
+        send(&mut work);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    (0..10).for_each(|_| send(&mut work));
+    assert!(dying.faults().len() >= 11, "they take turns again");
+    let told = work.end();
+    assert_eq!((told.tally.created, told.tally.duplicates), (sent as u64, 0));
+    assert_eq!(engine.docs(&index).len(), sent);
+    engine.delete(&format!("/{index}"));
+}
+
+/// The answer to one request comes as the answer to another, with as many items.
+#[test]
+fn an_answer_to_another_request_settles_nothing() {
+    for engine in Engine::all() {
+        let index = rig::unique_prefix();
+        // every third answer is the one before it again, and its request never arrives
+        let proxy = Proxy::new(&engine.url, |n| if n % 3 == 2 { Fault::Stale } else { Fault::None });
+        let mut work = Work::start(Config { requests_in_flight_max: 1, ..config(&proxy.url) });
+        for n in 0..30 {
+            work.send(&events(&index, n * 10..n * 10 + 10));
+            work.await_fates(n as u64 * 10 + 10);
+        }
+        let told = work.end();
+        assert_eq!((told.tally.created, told.tally.duplicates), (300, 0), "{}", engine.name);
+        assert_eq!(engine.docs(&index).len(), 300, "{}", engine.name);
+        assert!(proxy.faults().contains(&Fault::Stale));
+        engine.delete(&format!("/{index}"));
     }
 }
 

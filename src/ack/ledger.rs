@@ -194,13 +194,24 @@ impl Ledger {
         moves
     }
 
-    /// The same, as it will be once batch `number` is settled too. The caller makes it so, or saves nothing.
-    pub fn take_moved_with(&mut self, partition: u32, number: u64, claim: Option<&Claim>) -> Moves {
-        if let (Some(claim), Some(part)) = (claim, self.partitions.get_mut(&partition))
-            && part.batches.first_key_value().is_some_and(|(first, _)| *first == number)
-        {
-            part.given = Some(number);
-            self.claims.insert(claim.0.number, claim.clone());
+    /// The same, as it will be once these batches (partition and number) are settled too. The caller makes it so, or
+    /// saves nothing.
+    pub fn take_moved_with(&mut self, next: &HashMap<(u32, u64), Option<Claim>>) -> Moves {
+        let partitions: BTreeSet<u32> = next.keys().map(|(partition, _)| *partition).collect();
+        for number in partitions {
+            let Some(part) = self.partitions.get_mut(&number) else { continue };
+            for (batch, at) in &part.batches {
+                let claim = match next.get(&(number, *batch)) {
+                    Some(claim) => claim,
+                    // above one that was open until now
+                    None if at.settled => &at.claim,
+                    None => break,
+                };
+                part.given = Some(*batch);
+                if let Some(claim) = claim {
+                    self.claims.insert(claim.0.number, claim.clone());
+                }
+            }
         }
         self.take_moved()
     }
@@ -235,21 +246,25 @@ mod tests {
     enum Step {
         Settle(usize, u64),
         Save,
-        /// Save as it will be once this batch is settled, then settle it.
-        SaveWith(usize, u64),
+        /// Save as it will be once these batches are settled, then settle them.
+        SaveWith(Vec<(usize, u64)>),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let all: Vec<(usize, u64)> = (0..3).flat_map(|file| (0..8).map(move |number| (file, number))).collect();
         let order = (Just(all).prop_shuffle(), prop::collection::vec(0..4u8, 24), 0..25usize);
         order.prop_map(|(order, kinds, count)| {
-            let steps = order.into_iter().zip(kinds).take(count);
-            let step = |((file, number), kind)| match kind {
-                0 => vec![Step::SaveWith(file, number)],
-                1 => vec![Step::Settle(file, number), Step::Save],
-                _ => vec![Step::Settle(file, number)],
-            };
-            steps.flat_map(step).chain([Step::Save]).collect()
+            let mut steps = Vec::new();
+            for ((file, number), kind) in order.into_iter().zip(kinds).take(count) {
+                match (kind, steps.last_mut()) {
+                    (3, Some(Step::SaveWith(batches))) => batches.push((file, number)),
+                    (0, _) => steps.push(Step::SaveWith(vec![(file, number)])),
+                    (1, _) => steps.extend([Step::Settle(file, number), Step::Save]),
+                    _ => steps.push(Step::Settle(file, number)),
+                }
+            }
+            steps.push(Step::Save);
+            steps
         })
     }
 
@@ -277,11 +292,13 @@ mod tests {
                         (settled, Moves::default())
                     }
                     Step::Save => (settled, ledger.take_moved()),
-                    Step::SaveWith(at, n) => {
-                        let taken = ledger.take_moved_with(parts[at], n, claim(at, n).as_ref());
-                        ledger.settle(parts[at], n, claim(at, n));
-                        settled[at][n as usize] = true;
-                        // as if only the batches of the run up to this one were settled
+                    Step::SaveWith(batches) => {
+                        let next = batches.iter().map(|(at, n)| ((parts[*at], *n), claim(*at, *n))).collect();
+                        let taken = ledger.take_moved_with(&next);
+                        for (at, n) in batches {
+                            ledger.settle(parts[at], n, claim(at, n));
+                            settled[at][n as usize] = true;
+                        }
                         (settled, taken)
                     }
                 };

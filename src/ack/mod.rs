@@ -46,7 +46,7 @@ struct Ticket {
     /// Who keeps the records until the batch is settled, where its source cannot be read again.
     keep: Option<Keep>,
     /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
 }
 
 impl Receipt {
@@ -65,7 +65,7 @@ impl Receipt {
         keep: Option<Keep>,
     ) -> Receipt {
         let (open, held) = (AtomicI64::new(1), OnceLock::new());
-        Receipt(Arc::new(Ticket { partition, number, open, claim, held, keep, _permit: permit }))
+        Receipt(Arc::new(Ticket { partition, number, open, claim, held, keep, permit }))
     }
 
     /// Holds the batch's records until the last claim on it is gone, or, if its source cannot be read again, until
@@ -114,6 +114,11 @@ impl Receipt {
         self.0.number
     }
 
+    /// How many of the bytes in flight the batch counts for.
+    pub fn bytes(&self) -> usize {
+        self.0.permit.as_ref().map_or(0, Permit::bytes)
+    }
+
     pub fn claim(&self) -> Option<&Claim> {
         self.0.claim.as_ref()
     }
@@ -150,11 +155,11 @@ pub enum Message {
 }
 
 /// A question of an output that saves positions with its rows: once all that was said before is done, and the
-/// letters in it are on the disk, which positions moved, and would with this batch.
+/// letters in it are on the disk, which positions moved, and would with these batches.
 #[derive(Debug)]
 pub struct Flush {
-    /// A batch that the output settles next, and how many of its events.
-    next: Option<(Receipt, u64)>,
+    /// Batches that the output settles next, and how many of their events.
+    next: Vec<(Receipt, u64)>,
     answer: mpsc::SyncSender<Moves>,
 }
 
@@ -181,11 +186,10 @@ impl Acks {
     }
 
     /// Waits until all that was told before is done, letters on the disk included. The answer is what to save:
-    /// what moved since the last answer, with `next` taken as settled by as many events as it says, which
-    /// the caller brings about in the same transaction. None if nobody answers any more.
-    pub fn flush(&self, next: Option<(&Receipt, u64)>) -> Option<Moves> {
+    /// what moved since the last answer, with the batches of `next` taken as settled by as many events as it says,
+    /// which the caller brings about in the same transaction. None if nobody answers any more.
+    pub fn flush(&self, next: Vec<(Receipt, u64)>) -> Option<Moves> {
         let (answer, answered) = mpsc::sync_channel(1);
-        let next = next.map(|(receipt, claims)| (receipt.clone(), claims));
         self.send(Message::Flush(Flush { next, answer }));
         answered.recv().ok()
     }
@@ -259,13 +263,9 @@ impl Desk<'_> {
     }
 
     fn answer(&self, flush: &Flush) {
-        let ledger = &mut self.shared.lock().1;
-        let moved = match &flush.next {
-            Some((receipt, claims)) if receipt.is_open_by(*claims) => {
-                ledger.take_moved_with(receipt.partition(), receipt.number(), receipt.claim())
-            }
-            _ => ledger.take_moved(),
-        };
+        let next = flush.next.iter().filter(|(receipt, claims)| receipt.is_open_by(*claims));
+        let next = next.map(|(receipt, _)| ((receipt.partition(), receipt.number()), receipt.claim().cloned()));
+        let moved = self.shared.lock().1.take_moved_with(&next.collect());
         // who asked and left needs no answer
         let _ = flush.answer.send(moved);
     }
@@ -315,7 +315,7 @@ impl Saving {
         self.saved = Some(Instant::now());
         self.is_behind = saved.is_err();
         match &saved {
-            Ok(()) if std::mem::take(&mut self.troubled) => tracing::info!("positions are saved again"),
+            Ok(()) if std::mem::take(&mut self.troubled) => tracing::warn!("positions are saved again"),
             Err(error) if !std::mem::replace(&mut self.troubled, true) => {
                 tracing::error!(error = format!("{error:#}"), "positions cannot be saved; trying again");
             }
@@ -551,31 +551,41 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(move || desk.run(&messages));
-            let batches: Vec<Receipt> = (0..4).map(|number| office.receipt(part, number)).collect();
-            let lone = office.receipt(other, 0);
+            let batches: Vec<Receipt> = (0..7).map(|number| office.receipt(part, number)).collect();
+            let (lone, more) = (office.receipt(other, 0), office.receipt(other, 1));
             let work = |receipt: &Receipt, events| {
                 receipt.open(events);
                 acks.finish(receipt, tally(0), Vec::new());
             };
             // the worker has not given up its own claim on the first
             batches[0].open(2);
-            assert_eq!(offsets(acks.flush(Some((&batches[0], 2)))), []);
+            assert_eq!(offsets(acks.flush(vec![(batches[0].clone(), 2)])), []);
             acks.finish(&batches[0], tally(0), Vec::new());
-            assert_eq!(offsets(acks.flush(Some((&batches[0], 2)))), [(0, 10)]);
+            assert_eq!(offsets(acks.flush(vec![(batches[0].clone(), 2)])), [(0, 10)]);
             acks.settle(&batches[0], tally(2), Vec::new());
             // said already; one of the second is open still; another file has nothing to deliver
             work(&batches[1], 2);
             work(&lone, 0);
-            assert_eq!(offsets(acks.flush(Some((&batches[1], 1)))), [(1, 10)]);
+            assert_eq!(offsets(acks.flush(vec![(batches[1].clone(), 1)])), [(1, 10)]);
             // above an open one
             work(&batches[2], 1);
-            assert_eq!(offsets(acks.flush(Some((&batches[2], 1)))), []);
+            assert_eq!(offsets(acks.flush(vec![(batches[2].clone(), 1)])), []);
             acks.settle(&batches[2], tally(1), Vec::new());
-            assert_eq!(offsets(acks.flush(None)), []);
+            assert_eq!(offsets(acks.flush(Vec::new())), []);
             acks.settle(&batches[1], tally(2), Vec::new());
-            assert_eq!(offsets(acks.flush(None)), [(0, 30)]);
+            assert_eq!(offsets(acks.flush(Vec::new())), [(0, 30)]);
             work(&batches[3], 0);
-            assert_eq!(offsets(acks.flush(None)), [(0, 40)]);
+            assert_eq!(offsets(acks.flush(Vec::new())), [(0, 40)]);
+            // several of one file and one of another
+            (4..7).for_each(|n| work(&batches[n], 1));
+            work(&more, 1);
+            let next = vec![(batches[4].clone(), 1), (batches[6].clone(), 1), (more.clone(), 1)];
+            assert_eq!(offsets(acks.flush(next)), [(1, 20), (0, 50)]);
+            [&batches[4], &batches[6], &more]
+                .into_iter()
+                .for_each(|receipt| acks.settle(receipt, tally(1), Vec::new()));
+            assert_eq!(offsets(acks.flush(vec![(batches[5].clone(), 1)])), [(0, 70)]);
+            acks.settle(&batches[5], tally(1), Vec::new());
             drop(acks);
         });
         assert_eq!(office.shared.lock().1.open_batches(), 0);
@@ -598,13 +608,13 @@ mod tests {
                 let receipts = [office.receipt(part, 0), office.receipt(part, 1)];
                 receipts[0].open(1);
                 acks.finish(&receipts[0], tally(0), vec![letter()]);
-                let moved = acks.flush(None).unwrap().positions;
+                let moved = acks.flush(Vec::new()).unwrap().positions;
                 assert_eq!(moved.len(), usize::from(works));
                 assert_eq!(path.try_exists().unwrap_or(false), works);
                 // nor with a batch behind it
                 receipts[1].open(1);
                 acks.finish(&receipts[1], tally(0), Vec::new());
-                assert_eq!(acks.flush(Some((&receipts[1], 1))).unwrap().positions.len(), usize::from(works));
+                assert_eq!(acks.flush(vec![(receipts[1].clone(), 1)]).unwrap().positions.len(), usize::from(works));
                 drop(acks);
             });
         }

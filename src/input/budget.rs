@@ -57,6 +57,12 @@ impl Budget {
     }
 }
 
+impl Permit {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         *self.budget.lock() += self.bytes;

@@ -248,12 +248,33 @@ impl Parcels {
 
     /// For outputs that run on a thread of their own.
     pub fn next_blocking(&mut self) -> Option<Parcel> {
-        while let Some(slot) = self.slots.blocking_recv() {
+        loop {
+            let slot = match self.awaited.take() {
+                Some(slot) => slot,
+                None => self.slots.blocking_recv()?,
+            };
             if let Ok(parcel) = slot.blocking_recv() {
                 return Some(parcel);
             }
         }
-        None
+    }
+
+    /// The next one if it is ready.
+    pub fn try_next(&mut self) -> Option<Parcel> {
+        loop {
+            let mut slot = match self.awaited.take() {
+                Some(slot) => slot,
+                None => self.slots.try_recv().ok()?,
+            };
+            match slot.try_recv() {
+                Ok(parcel) => return Some(parcel),
+                Err(oneshot::error::TryRecvError::Empty) => {
+                    self.awaited = Some(slot);
+                    return None;
+                }
+                Err(oneshot::error::TryRecvError::Closed) => {}
+            }
+        }
     }
 }
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! One table an index, named as the index, with the columns `_id` (primary key), `_version` (how often the event was
-//! written) and `_source` (JSON). A parcel is one transaction, on the disk before its events count as delivered; the
-//! positions that it leads to are in the same transaction, so that a row is there if and only if it is not read
-//! again. The file can be read while it is written.
+//! written) and `_source` (JSON). Parcels that are ready together are one transaction, on the disk before their events
+//! count as delivered; the positions that they lead to are in the same transaction, so that a row is there if and only
+//! if it is not read again. The file can be read while it is written.
 
 pub mod positions;
 
@@ -19,6 +19,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -36,6 +37,10 @@ const SAVE_WAIT: Duration = Duration::from_secs(1);
 
 /// How long to wait before a database that is full or locked is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
+
+/// Parcels are joined to one transaction up to this size: small ones cost little more than their rows, and no row
+/// waits long for another.
+const JOIN_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -56,11 +61,13 @@ pub struct Sqlite {
     /// Whose positions are saved.
     pipeline: String,
     connection: Connection,
-    tables: HashMap<std::sync::Arc<str>, Statements>,
+    tables: Tables,
     has_positions: bool,
     /// The database takes nothing now, and it was said.
     troubled: bool,
 }
+
+type Tables = HashMap<Arc<str>, Statements>;
 
 /// The statements of one table. Indices are few, so their text is kept and SQLite's own cache keeps them prepared.
 struct Statements {
@@ -86,24 +93,28 @@ impl Sqlite {
         Ok(Sqlite { config, pipeline, connection, tables, has_positions: false, troubled: false })
     }
 
-    /// Delivers a parcel; false if it was given up.
-    fn deliver(&mut self, parcel: &Parcel, acks: &Acks, phases: &Phases) -> anyhow::Result<bool> {
+    /// Delivers parcels; false if it was given up.
+    fn deliver(&mut self, parcels: &[Parcel], acks: &Acks, phases: &Phases) -> anyhow::Result<bool> {
         let action = self.config.action;
-        let is_refused = |item: &&Item| reserved(&parcel.indices[item.index as usize]);
-        let refused: Vec<Letter> =
-            parcel.items.iter().filter(is_refused).map(|item| reserved_name(parcel, item, action)).collect();
-        let rows = (parcel.items.len() - refused.len()) as u64;
-        if !refused.is_empty() {
-            acks.settle(&parcel.receipt, Tally::default(), refused);
+        let mut next = Vec::new();
+        for parcel in parcels {
+            let is_refused = |item: &&Item| reserved(&parcel.indices[item.index as usize]);
+            let refused: Vec<Letter> =
+                parcel.items.iter().filter(is_refused).map(|item| reserved_name(parcel, item, action)).collect();
+            if parcel.receipt.claim().is_some() {
+                next.push((parcel.receipt.clone(), (parcel.items.len() - refused.len()) as u64));
+            }
+            if !refused.is_empty() {
+                acks.settle(&parcel.receipt, Tally::default(), refused);
+            }
         }
         // letters of all that was read up to here are on the disk before the positions say that it was
-        let moves = match parcel.receipt.claim() {
-            Some(_) => acks.flush(Some((&parcel.receipt, rows))),
-            None => Some(Moves::default()),
-        };
+        let moves = if next.is_empty() { Some(Moves::default()) } else { acks.flush(next) };
         let Some(moves) = moves else { return Ok(false) };
-        let Some(tally) = self.patiently(phases, |sqlite| sqlite.write(parcel, &moves))? else { return Ok(false) };
-        acks.settle(&parcel.receipt, tally, Vec::new());
+        let Some(tallies) = self.patiently(phases, |sqlite| sqlite.write(parcels, &moves))? else { return Ok(false) };
+        for (parcel, tally) in parcels.iter().zip(tallies) {
+            acks.settle(&parcel.receipt, tally, Vec::new());
+        }
         Ok(true)
     }
 
@@ -117,7 +128,7 @@ impl Sqlite {
             match write(self) {
                 Ok(written) => {
                     if std::mem::take(&mut self.troubled) {
-                        tracing::info!(path = %self.config.path.display(), "the database takes rows again");
+                        tracing::warn!(path = %self.config.path.display(), "the database takes rows again");
                     }
                     return Ok(Some(written));
                 }
@@ -136,38 +147,31 @@ impl Sqlite {
         Ok(None)
     }
 
-    /// Writes a parcel and the positions it leads to in one transaction.
-    fn write(&mut self, parcel: &Parcel, moves: &Moves) -> rusqlite::Result<Tally> {
-        for index in &parcel.indices {
+    /// Writes parcels and the positions they lead to in one transaction; a tally for each.
+    fn write(&mut self, parcels: &[Parcel], moves: &Moves) -> rusqlite::Result<Vec<Tally>> {
+        for index in parcels.iter().flat_map(|parcel| &parcel.indices) {
             if !self.tables.contains_key(index) && !reserved(index) {
                 let statements = create_table(&self.connection, index)?;
                 self.tables.insert(index.clone(), statements);
             }
         }
         self.create_positions(moves)?;
-        let mut tally = Tally { requests: 1, bytes_out: parcel.body.len() as u64, ..Tally::default() };
+        let mut tallies = Vec::with_capacity(parcels.len());
         let transaction = self.connection.transaction()?;
-        for item in &parcel.items {
-            let Some(statements) = self.tables.get(&parcel.indices[item.index as usize]) else { continue };
-            let (id, source) = (text(parcel.head(item)), text(parcel.source(item)));
-            let inserted = transaction.prepare_cached(&statements.insert)?.execute([&id, &source])?;
-            if inserted == 1 {
-                tally.created += 1;
-                continue;
-            }
-            tally.duplicates += 1;
-            if self.config.action == Action::Index {
-                transaction.prepare_cached(&statements.count_up)?.execute([&id, &source])?;
-            }
+        for parcel in parcels {
+            tallies.push(write_rows(&transaction, &self.tables, self.config.action, parcel)?);
         }
         positions::save(&transaction, &self.pipeline, moves, Time::now().secs)?;
         transaction.commit()?;
-        Ok(tally)
+        if let Some(first) = tallies.first_mut() {
+            first.requests = 1;
+        }
+        Ok(tallies)
     }
 
     /// Saves what no row came with; false if it was given up.
     fn save(&mut self, acks: &Acks, phases: &Phases) -> anyhow::Result<bool> {
-        let moves = acks.flush(None).unwrap_or_default();
+        let moves = acks.flush(Vec::new()).unwrap_or_default();
         let is_saved = moves.is_empty() || self.patiently(phases, |sqlite| sqlite.write_positions(&moves))?.is_some();
         Ok(is_saved)
     }
@@ -200,6 +204,25 @@ fn make(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other.map(drop),
     }
+}
+
+/// Writes the rows of a parcel, in the transaction that is open.
+fn write_rows(connection: &Connection, tables: &Tables, action: Action, parcel: &Parcel) -> rusqlite::Result<Tally> {
+    let mut tally = Tally { bytes_out: parcel.body.len() as u64, ..Tally::default() };
+    for item in &parcel.items {
+        let Some(statements) = tables.get(&parcel.indices[item.index as usize]) else { continue };
+        let (id, source) = (text(parcel.head(item)), text(parcel.source(item)));
+        let inserted = connection.prepare_cached(&statements.insert)?.execute([&id, &source])?;
+        if inserted == 1 {
+            tally.created += 1;
+            continue;
+        }
+        tally.duplicates += 1;
+        if action == Action::Index {
+            connection.prepare_cached(&statements.count_up)?.execute([&id, &source])?;
+        }
+    }
+    Ok(tally)
 }
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
@@ -259,6 +282,19 @@ fn passing(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// A parcel and those that are ready with it: one transaction.
+fn join(first: Parcel, parcels: &mut Parcels) -> Vec<Parcel> {
+    let mut bytes = first.body.len();
+    let mut joined = vec![first];
+    while bytes < JOIN_BYTES_MAX
+        && let Some(next) = parcels.try_next()
+    {
+        bytes += next.body.len();
+        joined.push(next);
+    }
+    joined
+}
+
 impl Output for Sqlite {
     fn form(&self) -> Form {
         Form::Rows
@@ -290,8 +326,12 @@ impl Output for Sqlite {
     fn run(mut self: Box<Self>, mut parcels: Parcels, acks: Acks, phases: Phases) -> anyhow::Result<()> {
         loop {
             match parcels.next_within(SAVE_WAIT) {
-                Next::Parcel(parcel) if !self.deliver(&parcel, &acks, &phases)? => return Ok(()),
-                Next::Parcel(_) => {}
+                Next::Parcel(first) => {
+                    let joined = join(first, &mut parcels);
+                    if !self.deliver(&joined, &acks, &phases)? {
+                        return Ok(());
+                    }
+                }
                 // what ended without a row moves positions too
                 Next::None if !self.save(&acks, &phases)? => return Ok(()),
                 Next::None => {}
@@ -304,5 +344,57 @@ impl Output for Sqlite {
         // leaves one file behind where nobody else has it open
         let _ = self.connection.pragma_update(None, "wal_checkpoint", "truncate");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ack::{Message, Receipt};
+    use crate::output::queue;
+
+    fn parcel(number: u64, size: usize) -> Parcel {
+        let receipt = Receipt::new(0, number, None);
+        receipt.open(1);
+        let body = format!("{number}{}\n", "x".repeat(size)).into_bytes();
+        let source_at = number.to_string().len() as u32;
+        let item = Item { head_at: 0, source_at, end: body.len() as u32, index: 0, id_hash: 1, offset: 0 };
+        Parcel { body: body.into(), items: vec![item], indices: vec!["a".into()], source: "test".into(), receipt }
+    }
+
+    #[test]
+    fn what_is_ready_together_is_one_transaction() {
+        let check = |sizes: &[usize], transactions: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let config = Config { path: folder.path().join("a.sqlite"), action: Action::Index };
+            let sqlite = Box::new(Sqlite::open(config, "a").unwrap());
+            let (slots, parcels) = queue(64);
+            let (acks, settled) = Acks::channel();
+            let (_phase, phases) = tokio::sync::watch::channel(Phase::Running);
+            for (number, size) in sizes.iter().enumerate() {
+                let slot = slots.try_take().unwrap();
+                // a slot that nobody fills is passed over
+                drop(slots.try_take());
+                assert!(slot.send(parcel(number as u64, *size)).is_ok());
+            }
+            drop(slots);
+            // nobody answers what positions moved, and none of these has one
+            let thread = std::thread::spawn(move || sqlite.run(parcels, acks, phases));
+            let mut tally = Tally::default();
+            let mut order = Vec::new();
+            for message in settled {
+                let Message::Settled(settled) = message else { continue };
+                tally.add(&settled.tally);
+                order.push(settled.receipt.number());
+            }
+            thread.join().unwrap().unwrap();
+            assert_eq!((tally.created, tally.requests), (sizes.len() as u64, transactions), "{sizes:?}");
+            assert_eq!(order, (0..sizes.len() as u64).collect::<Vec<_>>());
+        };
+        check(&[], 0);
+        check(&[10], 1);
+        check(&[10; 30], 1);
+        check(&[10, JOIN_BYTES_MAX, 10], 2);
+        check(&[JOIN_BYTES_MAX; 3], 3);
     }
 }

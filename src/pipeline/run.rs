@@ -28,8 +28,9 @@ use crate::output::{self, Form, Output, Parcel, Phase, Phases};
 use crate::pool::Pool;
 use crate::time::Time;
 
-/// Parcels that may wait for the output or be in the making.
-const SLOTS_MAX: usize = 8;
+/// Parcels that may wait for the output or be in the making; their bytes have a limit of their own. Of small files each
+/// has a parcel, and outputs join what is there.
+const SLOTS_MAX: usize = 64;
 
 /// How a pipeline ended.
 pub struct Ending {

@@ -6,6 +6,7 @@ mod dead_letters;
 mod dirty_bytes;
 mod engines;
 mod explaining;
+mod failing_engine;
 mod following;
 mod hostile;
 mod pipelines;

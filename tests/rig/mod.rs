@@ -7,6 +7,7 @@
 pub mod chaos;
 mod engine;
 mod http;
+mod parcels;
 mod program;
 mod proxy;
 mod stub;
@@ -14,6 +15,7 @@ mod tls;
 
 pub use engine::{Doc, Engine, OwnEngine};
 pub use http::{Answer, Http};
+pub use parcels::{Event, event, parcel};
 pub use program::{Onceline, Run, Running};
 pub use proxy::{Fault, Proxy};
 pub use stub::{Bulk, Op, Stub};

@@ -27,6 +27,8 @@ pub enum Fault {
     Repeat,
     /// The engine never sees it; the answer has this status.
     Refuse(u16),
+    /// The engine does not see the request; what arrives is the answer to the bulk request before it.
+    Stale,
 }
 
 pub struct Proxy {
@@ -77,8 +79,9 @@ impl Proxy {
 
 fn serve(stream: &TcpStream, upstream: &Http, rule: &Rule, seen: &Mutex<Seen>) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
+    let mut last = None;
     while let Some(request) = read_request(&mut reader)? {
-        let fault = if request.path.split('?').next().is_some_and(|path| path.ends_with("/_bulk")) {
+        let fault = if is_bulk(&request) {
             let mut seen = seen.lock().expect("a lock");
             seen.lines += memchr::memchr_iter(b'\n', &request.body).count() as u64;
             let fault = rule(seen.faults.len());
@@ -87,15 +90,28 @@ fn serve(stream: &TcpStream, upstream: &Http, rule: &Rule, seen: &Mutex<Seen>) -
         } else {
             Fault::None
         };
-        if fault == Fault::CutBefore || !pass(stream, upstream, &request, fault)? {
+        if let (Fault::Stale, Some(answer)) = (fault, &last) {
+            let mut stream = stream;
+            write_answer(&mut stream, answer, request.keep)?;
+        } else if fault == Fault::CutBefore || !pass(stream, upstream, &request, fault, &mut last)? {
             return Ok(());
         }
     }
     Ok(())
 }
 
+fn is_bulk(request: &Request) -> bool {
+    request.path.split('?').next().is_some_and(|path| path.ends_with("/_bulk"))
+}
+
 /// Passes a request on and its answer back; false: the connection ends here.
-fn pass(mut stream: &TcpStream, upstream: &Http, request: &Request, fault: Fault) -> io::Result<bool> {
+fn pass(
+    mut stream: &TcpStream,
+    upstream: &Http,
+    request: &Request,
+    fault: Fault,
+    last: &mut Option<Answer>,
+) -> io::Result<bool> {
     if let Fault::Refuse(status) = fault {
         write_answer(&mut stream, &Answer { status, headers: Headers::new(), body: Vec::new() }, request.keep)?;
         return Ok(request.keep);
@@ -128,8 +144,11 @@ fn pass(mut stream: &TcpStream, upstream: &Http, request: &Request, fault: Fault
             stream.write_all(&bytes)?;
             return Ok(false);
         }
-        Fault::None | Fault::CutBefore | Fault::CutDelivered | Fault::Repeat | Fault::Refuse(_) => {}
+        Fault::None | Fault::CutBefore | Fault::CutDelivered | Fault::Repeat | Fault::Stale | Fault::Refuse(_) => {}
     }
     write_answer(&mut stream, &answer, request.keep)?;
+    if is_bulk(request) {
+        *last = Some(answer);
+    }
     Ok(request.keep)
 }

@@ -121,7 +121,7 @@ impl Stub {
 
     /// Bulk requests with another `authorization` are refused by 401, whatever the script says.
     pub fn wants(self, authorization: &str) -> Stub {
-        self.lock().authorization = Some(authorization.to_owned());
+        self.wants_now(authorization);
         self
     }
 
@@ -159,6 +159,11 @@ impl Stub {
     /// Of a lean one: the number of each document.
     pub fn numbers(&self) -> Vec<u64> {
         self.lock().lean.iter().flat_map(|lean| lean.numbers.values().copied()).collect()
+    }
+
+    /// The same from now on.
+    pub fn wants_now(&self, authorization: &str) {
+        self.lock().authorization = Some(authorization.to_owned());
     }
 
     pub fn bulks(&self) -> Vec<Bulk> {

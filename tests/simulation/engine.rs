@@ -33,7 +33,8 @@ struct State {
     fails: BTreeMap<u64, u32>,
     /// How often a line of this life was answered for with success.
     told: BTreeMap<u64, u64>,
-    /// Requests under way from this life.
+    /// Names of the requests that it is at, whether or not somebody waits for them.
+    at_work: Vec<String>,
     life: u64,
     /// The mapping takes what it did not take.
     is_mended: bool,
@@ -68,6 +69,7 @@ impl Engine {
             stored: BTreeMap::new(),
             fails: BTreeMap::new(),
             told: BTreeMap::new(),
+            at_work: Vec::new(),
             life: 0,
             is_mended: false,
             requests: 0,
@@ -137,6 +139,9 @@ impl Engine {
 
     /// What the engine does with a request that reached it.
     fn answer(&self, path: &str, body: &Bytes) -> (u16, Vec<u8>) {
+        if path.starts_with("_tasks") && !self.meets(Trouble::AllFail) {
+            return (200, self.tasks().into_bytes());
+        }
         if !path.starts_with("_bulk") {
             return match self.meets(Trouble::AllFail) {
                 true => refusal(503, "cluster_block_exception"),
@@ -173,6 +178,15 @@ impl Engine {
         }
         text.push_str("]}");
         (200, text.into_bytes())
+    }
+
+    /// What it is at, as `_tasks` shows it.
+    fn tasks(&self) -> String {
+        let state = lock(&self.state);
+        let tasks = state.at_work.iter().enumerate();
+        let tasks: serde_json::Map<String, Value> =
+            tasks.map(|(n, name)| (format!("a:{n}"), serde_json::json!({"headers": {"X-Opaque-Id": name}}))).collect();
+        serde_json::json!({"nodes": {"a": {"tasks": tasks}}}).to_string()
     }
 
     fn item(&self, item: &Sent) -> (u16, &'static str) {
@@ -269,16 +283,17 @@ impl Engine {
 }
 
 impl Link {
-    async fn exchange(&self, path: String, body: Bytes) -> Result<(u16, Bytes), Lost> {
+    async fn exchange(&self, name: &str, path: String, body: Bytes) -> Result<(u16, Bytes), Lost> {
         let engine = &self.engine;
         let lost = |why: &str, connected| Err(Lost { why: why.to_string(), connected });
         let timeout = engine.scenario.request_timeout;
         let slow = engine.meets(Trouble::Slow);
-        let (there, back) = engine.random(|rng| match slow {
-            true => (timeout.mul_f64(rng.f64() * 1.5), timeout.mul_f64(rng.f64() * 1.5)),
-            false => (Duration::from_millis(rng.u64(..30)), Duration::from_millis(rng.u64(..30))),
+        // on its way, at work, and back
+        let (there, work, back) = engine.random(|rng| match slow {
+            true => (rng.u64(..90), timeout.mul_f64(rng.f64() * 1.5), timeout.mul_f64(rng.f64() * 1.5)),
+            false => (rng.u64(..15), Duration::from_millis(rng.u64(..15)), Duration::from_millis(rng.u64(..30))),
         });
-        tokio::time::sleep(there).await;
+        tokio::time::sleep(Duration::from_millis(there)).await;
         if engine.is_now(Trouble::Down) {
             return lost("connection refused", false);
         }
@@ -289,16 +304,40 @@ impl Link {
             let (status, body) = refusal(401, "security_exception");
             return Ok((status, body.into()));
         }
-        let (status, text) = engine.answer(&path, &body);
+        let answer = match name {
+            "" => Some(engine.answer(&path, &body)),
+            name => self.at_work(name, work, &path, &body).await,
+        };
+        let Some((status, text)) = answer else { return lost("connection reset", true) };
         engine.clock.note("answered", u64::from(status));
         tokio::time::sleep(back).await;
         Ok((status, engine.on_its_way(text)?.into()))
+    }
+
+    /// The engine at a request, which it lists meanwhile. None if it went down before it was done.
+    async fn at_work(&self, name: &str, work: Duration, path: &str, body: &Bytes) -> Option<(u16, Vec<u8>)> {
+        let engine = &self.engine;
+        lock(&engine.state).at_work.push(name.to_string());
+        tokio::time::sleep(work).await;
+        let answer = (!engine.is_now(Trouble::Down)).then(|| engine.answer(path, body));
+        lock(&engine.state).at_work.retain(|other| other != name);
+        answer
     }
 }
 
 impl Exchange for Link {
     async fn call(
         &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<(u16, Bytes), Lost> {
+        self.call_named("", method, path, body).await
+    }
+
+    async fn call_named(
+        &self,
+        name: &str,
         _method: Method,
         path: &str,
         body: Option<(&'static str, Bytes)>,
@@ -310,17 +349,12 @@ impl Exchange for Link {
         lock(&self.engine.state).requests += 1;
         clock.step("request", body.len() as u64).map_err(|_| lost("the process is no more"))?;
         let link = Link { engine: self.engine.clone(), life: self.life, key: Mutex::new(*lock(&self.key)) };
-        let path = path.to_string();
+        let (path, name) = (path.to_string(), name.to_string());
         let timeout = self.engine.scenario.request_timeout;
-        let answer = match self.engine.scenario.shape {
-            // goes on in the engine, whatever becomes of who asked
-            Shape::Line { .. } => {
-                let task = tokio::spawn(async move { link.exchange(path, body).await });
-                tokio::time::timeout(timeout, async { task.await.unwrap_or_else(|_| Err(lost("it broke"))) }).await
-            }
-            // where the newest must win, no request outlives who asked: see the limits in the readme
-            Shape::Key => tokio::time::timeout(timeout, link.exchange(path, body)).await,
-        };
+        // goes on in the engine, whatever becomes of who asked
+        let task = tokio::spawn(async move { link.exchange(&name, path, body).await });
+        let answer =
+            tokio::time::timeout(timeout, async { task.await.unwrap_or_else(|_| Err(lost("it broke"))) }).await;
         clock.step("answer", 0).map_err(|_| lost("the process is no more"))?;
         if let Ok(Ok((200, text))) = &answer {
             self.engine.tell(self.life, &sent, text);

@@ -25,6 +25,9 @@ const RENEW_PAUSE: Duration = Duration::from_secs(1);
 /// A cluster of this size answers the connection at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What engines know a request by, in their lists of tasks and logs. They repeat it with the answer.
+const NAME: &str = "x-opaque-id";
+
 /// Whom to talk to.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -93,6 +96,19 @@ pub trait Exchange: Send + Sync + 'static {
         body: Option<(&'static str, Bytes)>,
     ) -> impl Future<Output = Result<(u16, Bytes), Lost>> + Send;
 
+    /// As `call`, under a name of the request's own: the engine lists what it has at work by it, and repeats it with
+    /// the answer. An answer under another name is another request's, and as good as none.
+    fn call_named(
+        &self,
+        name: &str,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> impl Future<Output = Result<(u16, Bytes), Lost>> + Send {
+        let _ = name;
+        self.call(method, path, body)
+    }
+
     /// Reads the credentials again. What cannot be read leaves them as they were.
     fn renew(&self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
@@ -114,15 +130,25 @@ impl Exchange for Client {
         Ok(())
     }
 
-    /// To a host that is not resting.
     async fn call(
         &self,
         method: Method,
         path: &str,
         body: Option<(&'static str, Bytes)>,
     ) -> Result<(u16, Bytes), Lost> {
+        self.call_named("", method, path, body).await
+    }
+
+    /// To a host that is not resting.
+    async fn call_named(
+        &self,
+        name: &str,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<(u16, Bytes), Lost> {
         let host = self.next();
-        let outcome = self.call_host(host, method, path, body).await;
+        let outcome = self.call_host(host, name, method, path, body).await;
         if outcome.is_err() {
             // perhaps for a certificate that was renewed meanwhile
             self.renew_tls();
@@ -180,6 +206,7 @@ impl Client {
     async fn call_host(
         &self,
         host: &Host,
+        name: &str,
         method: Method,
         path: &str,
         body: Option<(&'static str, Bytes)>,
@@ -190,6 +217,9 @@ impl Client {
         let auth = lock(&self.auth).clone();
         if let Some(auth) = auth.or_else(|| host.auth.clone()) {
             request = request.header(AUTHORIZATION, auth);
+        }
+        if !name.is_empty() {
+            request = request.header(NAME, name);
         }
         if let Some((kind, body)) = body {
             request = request.header(CONTENT_TYPE, kind);
@@ -205,6 +235,10 @@ impl Client {
         };
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status().as_u16();
+        // without a name it is taken: not everybody repeats it
+        if response.headers().get(NAME).is_some_and(|given| given.as_bytes() != name.as_bytes()) {
+            return Err(lost("it answered another request".to_string(), true));
+        }
         let mut text = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if text.len() + chunk.len() > ANSWER_BYTES_MAX {

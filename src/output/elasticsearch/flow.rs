@@ -12,17 +12,18 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::Config;
 use super::answer::Answer;
+use super::at_work::{GivenUp, Patience};
 use super::client::{Exchange, Lost};
 use super::hold::Holds;
 use super::request::{Delay, Loads, Next, Parts, Pending, Reply, Rules, Unit};
-use super::wait::{Backoff, Busy, Trouble, Waits};
+use super::wait::{Backoff, Busy, News, Trouble, Waits};
 use crate::ack::{Acks, Tally};
 use crate::output::{Parcels, Phases, abandoned};
 
 /// Only what is needed to tell the fates: other keys of an answer would cost more than the rest of the request.
-const BULK: &str =
-    "_bulk?filter_path=errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by";
+const FILTER: &str = "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by";
 
 /// Parcels are joined to one request up to this size, and as much is taken in ahead.
 const JOIN_BYTES_MAX: usize = 1 << 20;
@@ -38,6 +39,8 @@ pub struct Limits {
     pub bytes: usize,
     pub items: usize,
     pub in_flight: usize,
+    /// What is held of blocks of this many bytes leaves no room to read.
+    pub held_bytes: usize,
 }
 
 pub struct Flow<E> {
@@ -53,7 +56,16 @@ pub struct Flow<E> {
     holds: Holds,
     tasks: JoinSet<Came>,
     trouble: Trouble,
+    /// Requests that failed as a whole the last time.
+    troubled: usize,
     busy: Busy,
+    full: News,
+    /// How requests are named, and how many were.
+    session: String,
+    requests: u64,
+    /// The bulk endpoint, with what it is asked to say and how long a shard is waited for.
+    path: Arc<str>,
+    patience: Patience,
     /// What was sent and not told yet.
     cost: Tally,
 }
@@ -90,6 +102,10 @@ struct Request {
     lost: u32,
     /// Only items that failed before.
     is_again: bool,
+    name: String,
+    sendings: u32,
+    /// What was sent before and may still be at work.
+    given_up: Option<GivenUp>,
     /// Other parts of a request that was halved, the next last: sent in its place, one after the other.
     rest: Vec<Vec<Unit>>,
 }
@@ -98,10 +114,17 @@ struct Came {
     request: Request,
     reply: Reply,
     took: Duration,
+    /// False if it waits for what was sent before.
+    was_sent: bool,
 }
 
 impl<E: Exchange> Flow<E> {
-    pub fn new(engine: Arc<E>, acks: Acks, rules: Rules, limits: Limits, waits: Waits) -> Flow<E> {
+    pub fn new(engine: Arc<E>, acks: Acks, rules: Rules, limits: Limits, waits: Waits, config: &Config) -> Flow<E> {
+        let request_max = config.request_timeout;
+        let patience = Patience { ordered: rules.ordered, request_max };
+        // a shard that is away is answered for before the request is given up, so that others do not wait with it
+        let shard_wait = (request_max / 2).as_millis().max(1);
+        let path = format!("_bulk?timeout={shard_wait}ms&filter_path={FILTER}").into();
         let lanes = if rules.ordered { limits.in_flight } else { 1 };
         Flow {
             engine,
@@ -115,7 +138,13 @@ impl<E: Exchange> Flow<E> {
             holds: Holds::new(waits),
             tasks: JoinSet::new(),
             trouble: Trouble::default(),
+            troubled: 0,
             busy: Busy::default(),
+            full: News::default(),
+            session: format!("{}-{:08x}", config.name, fastrand::u32(..)),
+            requests: 0,
+            path,
+            patience,
             cost: Tally::default(),
         }
     }
@@ -128,6 +157,7 @@ impl<E: Exchange> Flow<E> {
                 break;
             }
             let is_hungry = !has_ended && self.is_hungry();
+            self.say_if_full();
             let due = self.next_due();
             tokio::select! {
                 // what has come makes room for what comes
@@ -164,6 +194,26 @@ impl<E: Exchange> Flow<E> {
 
     fn is_hungry(&self) -> bool {
         self.lanes.iter().map(|lane| lane.queued_bytes).sum::<usize>() < JOIN_BYTES_MAX
+    }
+
+    /// Events of indices in trouble may fill what may be in flight, and then nobody goes on. Said once.
+    fn say_if_full(&mut self) {
+        if self.holds.is_empty() && !self.full.is_said() {
+            return;
+        }
+        let (now, bytes) = (Instant::now(), self.loads.bytes());
+        let is_idle = self.later.is_empty() && self.lanes.iter().all(|lane| lane.in_flight == 0);
+        if !self.holds.is_empty() && is_idle && bytes >= self.limits.held_bytes {
+            if self.full.begins(now) {
+                let indices = self.holds.names();
+                tracing::warn!(%indices, bytes, "what is kept for indices that take no events fills \
+                    bytes_in_flight_max: nothing more is read until one of them takes events again");
+            }
+        } else if bytes < self.limits.held_bytes
+            && let Some(lasted) = self.full.ends(now)
+        {
+            tracing::warn!(seconds = lasted.as_secs(), "there is room again, reading goes on");
+        }
     }
 
     fn width(&self) -> usize {
@@ -268,7 +318,7 @@ impl<E: Exchange> Flow<E> {
         if let Origin::Lane(lane) = origin {
             self.lanes[lane].in_flight += 1;
         }
-        self.start(units, origin, Vec::new());
+        self.start(units, origin, Vec::new(), None);
     }
 
     /// A request of a lane has come to its end: its place in flight goes to the rest of it, or is free.
@@ -276,26 +326,26 @@ impl<E: Exchange> Flow<E> {
         while let Some(mut units) = rest.pop() {
             self.holds.divert(&self.loads, &mut units);
             if !units.is_empty() {
-                return self.start(units, Origin::Lane(lane), rest);
+                return self.start(units, Origin::Lane(lane), rest, None);
             }
         }
         self.lanes[lane].in_flight -= 1;
     }
 
-    fn start(&mut self, units: Vec<Unit>, origin: Origin, rest: Vec<Vec<Unit>>) {
+    fn start(&mut self, units: Vec<Unit>, origin: Origin, rest: Vec<Vec<Unit>>, given_up: Option<GivenUp>) {
         let is_again = units.iter().all(|unit| unit.attempts > 0);
         let pending = Pending { units };
         let body = pending.body(&self.loads);
-        let request = Request { pending, body, origin, backoff: Backoff::default(), lost: 0, is_again, rest };
+        self.requests += 1;
+        let name = format!("{}-{}", self.session, self.requests);
+        let (backoff, lost, sendings) = (Backoff::default(), 0, 0);
+        let request = Request { pending, body, origin, backoff, lost, is_again, name, sendings, given_up, rest };
         self.send(request, Duration::ZERO, false);
     }
 
     /// Sends after a wait, which keeps its place in flight: an engine in trouble is not given more.
     fn send(&mut self, mut request: Request, wait: Duration, renew: bool) {
-        self.cost.retries += request.pending.sent();
-        self.cost.requests += 1;
-        self.cost.bytes_out += request.body.len() as u64;
-        let engine = self.engine.clone();
+        let (engine, path, patience) = (self.engine.clone(), self.path.clone(), self.patience);
         self.tasks.spawn(async move {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -305,19 +355,28 @@ impl<E: Exchange> Flow<E> {
                 tracing::debug!(error = format!("{error:#}"), "cannot read the credentials again");
             }
             let start = Instant::now();
-            let reply = exchange(&*engine, &request).await;
-            Came { request, reply, took: start.elapsed() }
+            if let Some(given_up) = &request.given_up {
+                if let Err(why) = given_up.is_through(&*engine, patience).await {
+                    let reply = Reply::Lost { why, connected: false };
+                    return Came { request, reply, took: start.elapsed(), was_sent: false };
+                }
+                request.given_up = None;
+            }
+            request.sendings += 1;
+            let reply = exchange(&*engine, &path, &request).await;
+            Came { request, reply, took: start.elapsed(), was_sent: true }
         });
     }
 
     fn came(&mut self, came: Came) {
-        let Came { mut request, reply, took } = came;
+        let Came { mut request, reply, took, was_sent } = came;
+        if was_sent {
+            self.cost.retries += request.pending.sent();
+            self.cost.requests += 1;
+            self.cost.bytes_out += request.body.len() as u64;
+        }
         let now = Instant::now();
         let is_refused = matches!(reply, Reply::Refused { .. });
-        match &reply {
-            Reply::Items(_) | Reply::Refused { status: 400 | 413, .. } => self.trouble.ends(now),
-            _ => {}
-        }
         let is_too_large = matches!(reply, Reply::Refused { status: 413, .. });
         match &reply {
             Reply::Items(_) => self.limits.bytes = self.limits.bytes.max(request.body.len()),
@@ -325,7 +384,17 @@ impl<E: Exchange> Flow<E> {
             Reply::Lost { connected: true, .. } | Reply::Refused { status: 429, .. } => request.lost += 1,
             _ => {}
         }
-        match request.pending.answered(&self.loads, &self.rules, &reply) {
+        if reply.leaves_it_at_work() {
+            request.given_up = Some(GivenUp { name: request.name.clone(), at: now });
+        }
+        let next = request.pending.answered(&self.loads, &self.rules, &reply);
+        if !matches!(next, Next::Whole(_)) {
+            self.out_of_trouble(&mut request);
+            if self.troubled == 0 {
+                self.trouble.ends(now);
+            }
+        }
+        match next {
             Next::Whole(delay) => self.whole(request, delay, took, now),
             Next::Halves(first, second) => {
                 if is_too_large {
@@ -346,22 +415,30 @@ impl<E: Exchange> Flow<E> {
 
     fn whole(&mut self, mut request: Request, delay: Delay, took: Duration, now: Instant) {
         let wait = request.backoff.next(&self.waits);
+        self.troubled += usize::from(request.backoff.tries == 1);
         self.trouble.begins(&delay, request.backoff.tries, took, now);
         tracing::debug!(tries = request.backoff.tries, ?wait, ?delay, "a request is sent again");
         let units = &mut request.pending.units;
-        if request.lost >= LOST_MAX && request.body.len() >= LOST_BYTES_MIN && units.len() > 1 {
+        let is_of_lane = matches!(request.origin, Origin::Lane(_));
+        if is_of_lane && request.lost >= LOST_MAX && request.body.len() >= LOST_BYTES_MIN && units.len() > 1 {
             let mut first = std::mem::take(units);
             let second = first.split_off(first.len() / 2);
+            self.out_of_trouble(&mut request);
             return self.halves(request, first, second, now);
         }
         self.send(request, wait, matches!(delay, Delay::Refused(_)));
+    }
+
+    fn out_of_trouble(&mut self, request: &mut Request) {
+        self.troubled -= usize::from(request.backoff.tries > 0);
+        request.backoff = Backoff::default();
     }
 
     fn halves(&mut self, mut request: Request, mut first: Vec<Unit>, second: Vec<Unit>, now: Instant) {
         match request.origin {
             Origin::Lane(_) => {
                 request.rest.push(second);
-                self.start(first, request.origin, request.rest);
+                self.start(first, request.origin, request.rest, request.given_up);
             }
             Origin::Probe(index) => {
                 first.extend(second);
@@ -456,9 +533,10 @@ impl Lane {
     }
 }
 
-async fn exchange(engine: &impl Exchange, request: &Request) -> Reply {
+async fn exchange(engine: &impl Exchange, path: &str, request: &Request) -> Reply {
     let body = Some(("application/x-ndjson", request.body.clone()));
-    match engine.call(reqwest::Method::POST, BULK, body).await {
+    let name = format!("{}.{}", request.name, request.sendings);
+    match engine.call_named(&name, reqwest::Method::POST, path, body).await {
         Err(Lost { why, connected }) => Reply::Lost { why, connected },
         Ok((200, text)) => match Answer::read(text, request.pending.units.len()) {
             Some(answer) => Reply::Items(answer),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::answer::Cause;
 use super::request::{Loads, Unit};
-use super::wait::{Backoff, Waits};
+use super::wait::{Backoff, News, Waits};
 
 /// As much as is sent to find out whether an index takes events again.
 const PROBE_ITEMS_MAX: usize = 100;
@@ -21,37 +21,55 @@ struct Hold {
     probe_at: Instant,
     is_probing: bool,
     probe_items_max: usize,
-    since: Instant,
+    cause: Cause,
 }
 
 /// All indices in trouble.
 #[derive(Debug)]
 pub struct Holds {
     holds: BTreeMap<Arc<str>, Hold>,
+    /// Of these, and of those whose trouble was said not long ago.
+    news: BTreeMap<Arc<str>, News>,
     waits: Waits,
 }
 
 impl Holds {
     pub fn new(waits: Waits) -> Holds {
-        Holds { holds: BTreeMap::new(), waits }
+        Holds { holds: BTreeMap::new(), news: BTreeMap::new(), waits }
     }
 
     pub fn is_empty(&self) -> bool {
         self.holds.is_empty()
     }
 
+    /// The indices that are held for, in words.
+    pub fn names(&self) -> String {
+        let names: Vec<&str> = self.holds.keys().map(|name| &**name).collect();
+        names.join(", ")
+    }
+
     /// Events that the index refused, in order; they were before all that is held. Said once.
     pub fn refused(&mut self, index: &Arc<str>, cause: &Cause, units: Vec<Unit>, now: Instant) {
         let waits = self.waits;
         let hold = self.holds.entry(index.clone()).or_insert_with(|| {
-            tracing::warn!(index = %index, error = %cause.kind, reason = %cause.reason,
-                "the index takes no events: they are kept, other indices go on");
             let mut backoff = Backoff::default();
             let probe_at = now + backoff.next(&waits);
-            let units = VecDeque::new();
-            Hold { units, backoff, probe_at, is_probing: false, probe_items_max: PROBE_ITEMS_MAX, since: now }
+            let (units, cause) = (VecDeque::new(), cause.clone());
+            Hold { units, backoff, probe_at, is_probing: false, probe_items_max: PROBE_ITEMS_MAX, cause }
         });
         units.into_iter().rev().for_each(|unit| hold.units.push_front(unit));
+        self.say(index, now);
+    }
+
+    fn say(&mut self, index: &str, now: Instant) {
+        let Some((name, hold)) = self.holds.get_key_value(index) else { return };
+        if !self.news.contains_key(index) {
+            self.news.retain(|index, news| self.holds.contains_key(index) || news.is_quiet(now));
+        }
+        if self.news.entry(name.clone()).or_default().begins(now) {
+            let Cause { kind, reason } = &hold.cause;
+            tracing::warn!(%index, error = %kind, %reason, "the index takes no events: they are kept, other indices go on");
+        }
     }
 
     /// Takes out of `units` those of indices in trouble.
@@ -93,6 +111,7 @@ impl Holds {
             hold.is_probing = false;
             hold.probe_at = now + hold.backoff.next(&self.waits);
         }
+        self.say(index, now);
     }
 
     /// The engine does not take so many at once: the next time with half as many, at once.
@@ -108,7 +127,7 @@ impl Holds {
     /// The events asked with have all ended otherwise, without one success: on with the next, or it is over.
     pub fn unsure(&mut self, index: &str, now: Instant) {
         if self.holds.get(index).is_some_and(|hold| hold.units.is_empty()) {
-            self.holds.remove(index);
+            self.release(index, now);
         } else {
             self.back(index, Vec::new(), now);
         }
@@ -117,8 +136,10 @@ impl Holds {
     /// The index takes events again: all that is held, in order. Said once.
     pub fn release(&mut self, index: &str, now: Instant) -> Vec<Unit> {
         let Some(hold) = self.holds.remove(index) else { return Vec::new() };
-        let seconds = now.duration_since(hold.since).as_secs();
-        tracing::info!(index = %index, seconds, events = hold.units.len(), "the index takes events again");
+        if let Some(lasted) = self.news.get_mut(index).and_then(|news| news.ends(now)) {
+            let (seconds, events) = (lasted.as_secs(), hold.units.len());
+            tracing::warn!(%index, seconds, events, "the index takes events again");
+        }
         hold.units.into()
     }
 }

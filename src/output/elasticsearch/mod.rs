@@ -19,6 +19,7 @@
 //! - `answer`: reads an answer, says what it means
 //! - `request`: one request without I/O: its items, and what an answer makes of them
 //! - `hold`: events of indices in trouble
+//! - `at_work`: whether the engine is still at a request that was given up
 //! - `wait`: waits that grow, trouble that is said once
 //! - `flow`: the loop: lanes, requests in flight, fates told
 //! - `read`: what the pipeline file says
@@ -28,6 +29,7 @@
 //! - `target`: what is made sure of before the first event, and the index template
 
 mod answer;
+mod at_work;
 mod client;
 mod flow;
 mod hold;
@@ -39,6 +41,7 @@ mod tls;
 mod wait;
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +90,10 @@ pub struct Config {
     /// Older writes must never overtake newer ones of the same id: needed where the action is `index` and the id
     /// does not come from the whole event.
     pub ordered: bool,
+    /// What all requests' names begin with, in the engine's lists of tasks and logs.
+    pub name: String,
+    /// What is held of blocks of this many bytes leaves no room to read, which is said.
+    pub held_bytes_max: usize,
     /// Refuse targets in which an id can live twice.
     pub strict: bool,
     /// All names that events can go to, `*` for what differs: `sales-*`, or `sales`.
@@ -113,6 +120,8 @@ impl Default for Config {
             item_retries_max: 10,
             compression: Compression::None,
             ordered: false,
+            name: "onceline".to_string(),
+            held_bytes_max: usize::MAX,
             strict: true,
             index_pattern: "*".to_string(),
             index_sample: None,
@@ -188,6 +197,12 @@ impl Config {
     /// Fills in what the rest of a pipeline says.
     pub fn complete(&mut self, pipeline: &Pipeline) {
         self.ordered = pipeline.ordered;
+        let mut hasher = DefaultHasher::new();
+        (&pipeline.name, &pipeline.state).hash(&mut hasher);
+        self.name = format!("onceline-{:08x}", hasher.finish() as u32);
+        // a block that does not fit waits
+        let tuning = &pipeline.tuning;
+        self.held_bytes_max = tuning.bytes_in_flight_max.saturating_sub(tuning.batch_bytes);
         self.strict = pipeline.strict;
         self.index_pattern = pipeline.index_pattern.clone();
         self.index_sample = pipeline.route.sample(pipeline.clock().now);
@@ -207,10 +222,17 @@ impl Config {
         let config = self;
         let engine = Arc::new(engine);
         let waits = Waits { min: config.retry_wait_min, max: config.retry_wait_max };
+        let prepare = async {
+            target::prepare(&*engine, config, &waits).await?;
+            if config.ordered {
+                at_work::await_earlier(&*engine, &config.name, config.request_timeout).await;
+            }
+            anyhow::Ok(())
+        };
         let is_ready = tokio::select! {
             biased;
             () = abandoned(&mut phases) => false,
-            ready = target::prepare(&*engine, config, &waits) => ready.map(|()| true)?,
+            ready = prepare => ready.map(|()| true)?,
         };
         if !is_ready {
             return Ok(());
@@ -220,8 +242,9 @@ impl Config {
             bytes: config.bulk_bytes_max,
             items: config.bulk_items_max,
             in_flight: config.requests_in_flight_max,
+            held_bytes: config.held_bytes_max,
         };
-        Flow::new(engine, acks, rules, limits, waits).run(parcels, phases).await
+        Flow::new(engine, acks, rules, limits, waits, config).run(parcels, phases).await
     }
 }
 

@@ -120,6 +120,11 @@ impl Loads {
         }
     }
 
+    /// Bytes in flight that these are of.
+    pub fn bytes(&self) -> usize {
+        self.slots.iter().flatten().map(|load| load.receipt.bytes()).sum()
+    }
+
     /// A receipt of something that is still open.
     pub fn any_receipt(&self) -> Option<&Receipt> {
         self.slots.iter().flatten().map(|load| &load.receipt).next()
@@ -140,6 +145,17 @@ pub enum Reply {
         body: Bytes,
     },
     Items(Answer),
+}
+
+impl Reply {
+    /// Whether the engine may have the request and be at it still: nobody spoke for all of it, or only a gateway did.
+    pub fn leaves_it_at_work(&self) -> bool {
+        match self {
+            Reply::Lost { connected, .. } => *connected,
+            Reply::Refused { status: 408 | 502..=504, body } => Cause::of_request(body).kind.is_empty(),
+            Reply::Refused { .. } | Reply::Items(_) => false,
+        }
+    }
 }
 
 /// Items of one load that have their fate.

@@ -28,9 +28,55 @@ impl Backoff {
     }
 }
 
+/// What is said once when it begins and once when it ends. What comes and goes is not said each time.
+#[derive(Debug, Default)]
+pub struct News {
+    since: Option<Instant>,
+    is_said: bool,
+    said_at: Option<Instant>,
+}
+
+/// What comes back within this time of its end is said again only if it is still there then.
+const QUIET: Duration = Duration::from_secs(60);
+
+impl News {
+    /// Whether it is to be said now that it began.
+    pub fn begins(&mut self, now: Instant) -> bool {
+        self.since.get_or_insert(now);
+        let is_new = !self.is_said && !self.is_quiet(now);
+        if is_new {
+            (self.is_said, self.said_at) = (true, Some(now));
+        }
+        is_new
+    }
+
+    /// How long it lasted, if it is to be said that it ended.
+    pub fn ends(&mut self, now: Instant) -> Option<Duration> {
+        let since = self.since.take()?;
+        let was_said = std::mem::take(&mut self.is_said);
+        if was_said {
+            self.said_at = Some(now);
+        }
+        was_said.then(|| now.duration_since(since))
+    }
+
+    /// It was said that it began, and not that it ended.
+    pub fn is_said(&self) -> bool {
+        self.is_said
+    }
+
+    /// It was said not long ago, so that it must be remembered.
+    pub fn is_quiet(&self, now: Instant) -> bool {
+        self.said_at.is_some_and(|at| now.duration_since(at) < QUIET)
+    }
+}
+
 /// Trouble with the engine as a whole.
 #[derive(Debug, Default)]
-pub struct Trouble(Option<(Instant, bool)>);
+pub struct Trouble {
+    away: News,
+    refused: News,
+}
 
 /// A single failed try that was short is no news.
 const NEWS_AFTER: Duration = Duration::from_secs(5);
@@ -39,49 +85,45 @@ impl Trouble {
     /// A request failed for the `tries`th time in a row, the last try having taken `took`. Said once, and once more
     /// if what time would mend becomes what somebody must mend.
     pub fn begins(&mut self, delay: &Delay, tries: u32, took: Duration, now: Instant) {
-        let (is_refusal, why) = match delay {
-            Delay::Away(why) => (false, why),
-            Delay::Refused(why) => (true, why),
-        };
-        let is_said = matches!(self.0, Some((_, was_refusal)) if was_refusal || !is_refusal);
-        let is_news = is_refusal || tries >= 2 || took >= NEWS_AFTER;
-        if is_said || !is_news {
-            return;
-        }
-        let since = self.0.map_or(now, |(since, _)| since);
-        self.0 = Some((since, is_refusal));
-        if is_refusal {
-            tracing::error!(error = %why, "the engine refuses us: everything is kept until it lets us, tried again and again");
-        } else {
-            tracing::warn!(error = %why, "the engine cannot be written to: everything is kept, tried again and again");
+        match delay {
+            Delay::Refused(why) => {
+                if self.refused.begins(now) {
+                    tracing::error!(error = %why,
+                        "the engine refuses us: everything is kept until it lets us, tried again and again");
+                }
+            }
+            Delay::Away(why) => {
+                let is_news = tries >= 2 || took >= NEWS_AFTER;
+                if is_news && !self.refused.is_said && self.away.begins(now) {
+                    tracing::warn!(error = %why,
+                        "the engine cannot be written to: everything is kept, tried again and again");
+                }
+            }
         }
     }
 
     /// A request was answered. Said once.
     pub fn ends(&mut self, now: Instant) {
-        if let Some((since, _)) = self.0.take() {
-            let seconds = now.duration_since(since).as_secs();
-            tracing::info!(seconds, "the engine takes events again");
+        if let Some(lasted) = self.refused.ends(now).max(self.away.ends(now)) {
+            tracing::warn!(seconds = lasted.as_secs(), "the engine takes events again");
         }
     }
 }
 
 /// Items that fail while others pass. A few tries are usual when an engine has much to do.
 #[derive(Debug, Default)]
-pub struct Busy(Option<Instant>);
+pub struct Busy(News);
 
 impl Busy {
     pub fn begins(&mut self, tries: u32, now: Instant) {
-        if tries >= 4 && self.0.is_none() {
-            self.0 = Some(now);
+        if tries >= 4 && self.0.begins(now) {
             tracing::warn!(tries, "the engine puts some events off: they are kept, sent again and again");
         }
     }
 
     pub fn ends(&mut self, now: Instant) {
-        if let Some(since) = self.0.take() {
-            let seconds = now.duration_since(since).as_secs();
-            tracing::info!(seconds, "the events that the engine put off have their fate");
+        if let Some(lasted) = self.0.ends(now) {
+            tracing::warn!(seconds = lasted.as_secs(), "the events that the engine put off have their fate");
         }
     }
 }
@@ -100,5 +142,22 @@ mod tests {
         }
         let longest = (0..1000).map(|_| Backoff { tries: 99 }.next(&waits)).max().unwrap();
         assert!(longest > Duration::from_secs(20));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_said_once_a_minute() {
+        let start = Instant::now();
+        let at = |secs| start + Duration::from_secs(secs);
+        let mut news = News::default();
+        assert!(news.begins(at(0)) && !news.begins(at(1)));
+        assert_eq!(news.ends(at(2)), Some(Duration::from_secs(2)));
+        assert_eq!(news.ends(at(3)), None);
+        for secs in 4..60 {
+            assert!(!news.begins(at(secs)));
+            assert_eq!(news.ends(at(secs)), None);
+        }
+        assert!(!news.begins(at(61)), "not yet");
+        assert!(news.begins(at(62)), "but it has lasted");
+        assert_eq!(news.ends(at(65)), Some(Duration::from_secs(4)));
     }
 }

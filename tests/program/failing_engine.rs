@@ -1,0 +1,170 @@
+//! An engine that fails while the program runs: what is stored in the end, and what the log says of it.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::rig::{Engine, Onceline, OwnEngine, Run, Stub, unique_prefix};
+
+const AWAY: &str = "the engine cannot be written to";
+const AGAIN: &str = "the engine takes events again";
+
+fn pipeline(url: &str, name: &str, output: &str, tuning: &str) -> String {
+    format!(
+        r#"
+        [[input]]
+        type = "stdin"
+        codec = "json"
+        [id]
+        scheme = "compact"
+        method = "SHA1"
+        [index]
+        name = "{name}"
+        [output]
+        type = "elasticsearch"
+        hosts = ["{url}"]
+        {output}
+        [tuning]
+        batch_bytes = "16KiB"
+        {tuning}
+        "#
+    )
+}
+
+const SHORT_WAITS: &str = "retry_wait_min = \"20ms\"\nretry_wait_max = \"500ms\"\nbulk_items_max = 200";
+
+fn line(n: usize) -> String {
+    format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n},\"app\":\"{}\"}}\n", ["a", "b"][n % 2])
+}
+
+fn lines(count: usize) -> Vec<u8> {
+    (0..count).map(line).collect::<String>().into_bytes()
+}
+
+/// Waits for what must come, and fails when it does not.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn count(engine: &Engine, index: &str) -> u64 {
+    engine.get(&format!("/{index}/_refresh"));
+    engine.get(&format!("/{index}/_count")).json()["count"].as_u64().unwrap_or(0)
+}
+
+/// Each of these stands in one line of the log, in this order, and nothing else does but what every run says.
+fn assert_said(run: &Run, parts: &[&str]) {
+    let said: Vec<&str> = run
+        .stderr
+        .lines()
+        .filter(|line| line.contains("WARN") || line.contains("ERROR") || parts.iter().any(|part| line.contains(part)))
+        .collect();
+    assert_eq!(said.len(), parts.len(), "{}", run.stderr);
+    for (line, part) in said.iter().zip(parts) {
+        assert!(line.contains(part), "not {part}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn killed_in_mid_bulk_and_started_again() {
+    let engine = OwnEngine::start();
+    let onceline = Onceline::new(&pipeline(&engine.url, "logs", SHORT_WAITS, ""));
+    // as fast as it is taken, until the engine was away and is back
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (told, sent) = std::sync::mpsc::channel();
+    let running = onceline.start_fed(move |mut pipe| {
+        let mut n = 0;
+        while stopped.try_recv().is_err() {
+            let block: String = (n..n + 200).map(line).collect();
+            pipe.write_all(block.as_bytes()).expect("a program that reads");
+            n += 200;
+        }
+        told.send(n as u64).expect("somebody who waits");
+    });
+    until("some documents", || count(&engine, "logs") > 1000);
+    engine.kill();
+    engine.start_again();
+    let before = count(&engine, "logs");
+    until("more documents", || count(&engine, "logs") > before + 1000);
+    stop.send(()).expect("a feeder");
+    let run = running.wait().settled();
+    let sent = sent.recv().expect("a number");
+    assert_eq!((run.count("events_in"), count(&engine, "logs")), (sent, sent));
+    assert_said(&run, &[AWAY, AGAIN]);
+
+    // down at the start: said once, and on it goes by itself
+    engine.kill();
+    let running = onceline.start(&lines(1000));
+    std::thread::sleep(Duration::from_secs(2));
+    engine.start_again();
+    let run = running.wait().settled();
+    assert_eq!(run.counts(["events_in", "dead_lettered"]), [1000, 0]);
+    assert_eq!(count(&engine, "logs"), sent.max(1000));
+    assert_said(&run, &[AWAY, AGAIN]);
+}
+
+#[test]
+fn what_is_held_fills_the_bytes_in_flight_and_it_is_said() {
+    for engine in Engine::all() {
+        let prefix = unique_prefix();
+        let (a, b) = (format!("{prefix}-a"), format!("{prefix}-b"));
+        let post = |path: String| {
+            let answer = engine.request("POST", &path, &Vec::new(), b"").expect("an answer");
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        };
+        engine.put(&format!("/{a}"), &json!({}));
+        post(format!("/{a}/_close"));
+        let name = format!("{prefix}-%{{app}}");
+        let onceline = Onceline::new(&pipeline(&engine.url, &name, SHORT_WAITS, "bytes_in_flight_max = \"1MiB\""));
+        let running = onceline.start(&lines(40_000));
+        // the other index goes on as long as there is room
+        let mut last = (0, Instant::now());
+        until("a standstill", || {
+            let now = count(engine, &b);
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            now > 0 && last.1.elapsed() > Duration::from_secs(3)
+        });
+        assert!(last.0 > 5000 && last.0 < 19_000, "{} events got through", last.0);
+        post(format!("/{a}/_open"));
+        let run = running.wait().settled();
+        assert_eq!(run.counts(["events_in", "created"]), [40_000, 40_000], "{}", engine.name);
+        assert_eq!((count(engine, &a), count(engine, &b)), (20_000, 20_000), "{}", engine.name);
+        let full = "fills bytes_in_flight_max: nothing more is read";
+        assert_said(&run, &["the index takes no events", full, "the index takes events again", "reading goes on"]);
+        assert!(run.stderr.contains(&format!("indices={a}")), "{}", run.stderr);
+        engine.delete(&format!("/{a},{b}"));
+    }
+}
+
+#[test]
+fn credentials_are_revoked_and_renewed() {
+    let stub = Stub::new("").wants("ApiKey old-key");
+    let output = format!("{SHORT_WAITS}\napi_key_file = \"{{dir}}/key\"");
+    let onceline = Onceline::new(&pipeline(&stub.url, "logs", &output, ""));
+    std::fs::write(onceline.path("key"), "old-key\n").expect("write the key");
+    let (more, wanted) = std::sync::mpsc::channel::<()>();
+    let running = onceline.start_fed(move |mut pipe| {
+        let all = lines(2000);
+        let (first, second) = all.split_at(lines(1000).len());
+        pipe.write_all(first).expect("a program that reads");
+        wanted.recv().expect("more to be wanted");
+        pipe.write_all(second).expect("a program that reads");
+    });
+    until("the first half", || stub.docs().len() == 1000);
+    stub.wants_now("ApiKey new-key");
+    let before = stub.bulks().len();
+    more.send(()).expect("a feeder");
+    until("refusals", || stub.bulks().len() > before + 10);
+    assert_eq!(stub.docs().len(), 1000);
+    std::fs::write(onceline.path("key"), "new-key\n").expect("write the key");
+    let run = running.wait().settled();
+    assert_eq!(run.count("events_in"), run.count("created"));
+    assert_said(&run, &["the engine refuses us", AGAIN]);
+    assert!(!run.stderr.contains("ApiKey") && !run.stderr.contains("-key"), "{}", run.stderr);
+}
