@@ -63,7 +63,7 @@ impl Engine {
         let now = self.start.elapsed();
         self.trouble != Trouble::Killed
             && now < HOUR
-            && (self.trouble != Trouble::Flapping || now.as_secs() / 60 % 2 == 0)
+            && (self.trouble != Trouble::Flapping || (now.as_secs() / 60).is_multiple_of(2))
     }
 
     fn seen<T>(&self, with: impl FnOnce(&mut Seen) -> T) -> T {
