@@ -143,7 +143,7 @@ impl Exchange for Engine {
         answer
     }
 
-    fn renew(&self) -> anyhow::Result<()> {
+    async fn renew(&self) -> anyhow::Result<()> {
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Which batches of a partition are settled, and so how far its position may move: over settled ground only.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -143,7 +143,7 @@ mod tests {
             }
         }
 
-        fn renew(&self) -> anyhow::Result<()> {
+        async fn renew(&self) -> anyhow::Result<()> {
             Ok(())
         }
     }
