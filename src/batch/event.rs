@@ -281,7 +281,9 @@ impl EventMut<'_> {
     /// The value of a field, to be put elsewhere in the same event or in one that is made of it.
     pub fn peek(&mut self, field: &FieldRef) -> Option<Value> {
         let (last, way) = field.path().split_last()?;
-        self.get(field)?;
+        if !way.is_empty() {
+            self.get(field)?;
+        }
         let parent = self.walk(field.is_metadata(), way, false)?;
         let list = self.batch.head(parent);
         let node =
