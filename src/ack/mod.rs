@@ -580,7 +580,7 @@ mod tests {
             (4..7).for_each(|n| work(&batches[n], 1));
             work(&more, 1);
             let next = vec![(batches[4].clone(), 1), (batches[6].clone(), 1), (more.clone(), 1)];
-            assert_eq!(offsets(acks.flush(next)), [(1, 20), (0, 50)]);
+            assert_eq!(offsets(acks.flush(next)), [(0, 50), (1, 20)]);
             [&batches[4], &batches[6], &more]
                 .into_iter()
                 .for_each(|receipt| acks.settle(receipt, tally(1), Vec::new()));
