@@ -188,7 +188,7 @@ fn no_value_reaches_a_url() {
     assert!(run.count("created") > 40, "{}", run.stderr);
     let bulks = stub.bulks();
     let path = bulks[0].path.clone();
-    assert!(path.starts_with("/base/..;x/_bulk?filter_path=errors,items.*.status"), "{path}");
+    assert!(path.starts_with("/base/..;x/_bulk?timeout=30000ms&filter_path=errors,items.*.status"), "{path}");
     assert!(bulks.iter().all(|bulk| bulk.path == path));
     assert!(stub.docs().keys().all(|(index, _)| index.starts_with("h-") && index.ends_with("-end")));
 }

@@ -16,7 +16,7 @@ const MB: u64 = 1_000_000;
 
 /// How much memory a run may have, of the full form.
 fn memory() -> u64 {
-    of(200 * MB, 60 * MB)
+    of(200 * MB, 100 * MB)
 }
 
 fn line(n: u64) -> String {
@@ -159,7 +159,10 @@ fn soak(what: &str, index: &str, output: &str, bytes: u64, stored: impl Fn(&Once
     let want = (0..lines).filter(|n| is_stored(*n)).count() as u64;
     let mut most = 0;
     while stored(&onceline) < want {
-        assert!(!running.is_over(), "it was killed with {most} bytes, or ended: {:?}", running.wait());
+        assert!(!running.is_over(), "it was killed with {most} bytes, or ended: {:?}", {
+            let run = running.wait();
+            (run.status, run.stderr)
+        });
         assert!(started.elapsed() < Duration::from_secs(1500), "it comes to no end");
         most = most.max(peak(running.id()).unwrap_or(0));
         std::thread::sleep(Duration::from_millis(200));
