@@ -35,6 +35,16 @@ impl<'a> View<'a> {
         if let View::Text(text) = self { Some(text) } else { None }
     }
 
+    /// Whether there is nothing in it: null, or a text, array or object without content.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            View::Null => true,
+            View::Text(text) => text.is_empty(),
+            View::Array(seq) | View::Object(seq) => seq.is_empty(),
+            View::Bool(_) | View::Number(_) => false,
+        }
+    }
+
     /// Writes the value as JSON.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match self {

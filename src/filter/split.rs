@@ -12,7 +12,7 @@
 
 use super::{Applied, Clock, Filter};
 use crate::ack::Reason;
-use crate::batch::{EventMut, New, Span, Value, View};
+use crate::batch::{EventMut, New, Span, Value};
 use crate::config::Section;
 use crate::field::FieldRef;
 use crate::stamp::dead;
@@ -73,8 +73,7 @@ impl Split {
             return if parts.len() == 1 { Parts::Whole } else { Parts::Of(filled(parts)) };
         }
         let Some(elements) = event.elements(value) else { return Parts::Unsplittable };
-        let is_full = |value: &Value| !matches!(event.view(*value), View::Null) && !is_empty(&event.view(*value));
-        Parts::Of(elements.iter().filter(|value| is_full(value)).copied().collect())
+        Parts::Of(elements.into_iter().filter(|value| !event.view(*value).is_empty()).collect())
     }
 
     fn cut(&self, text: &[u8], start: usize) -> Vec<Span> {
@@ -108,14 +107,6 @@ impl Split {
 
 fn filled(parts: Vec<Span>) -> Vec<Value> {
     parts.into_iter().filter(|part| part.len > 0).map(Value::Text).collect()
-}
-
-fn is_empty(value: &View<'_>) -> bool {
-    match value {
-        View::Text(text) => text.is_empty(),
-        View::Array(seq) | View::Object(seq) => seq.is_empty(),
-        _ => false,
-    }
 }
 
 fn set_aside(event: &mut EventMut<'_>, detail: String) -> Applied {

@@ -263,11 +263,11 @@ impl Content {
             (Serialization::V1, Some(value)) => {
                 v1_open(out);
                 v1_field(event, field, sort, out);
-                !is_empty(&value)
+                !value.is_empty()
             }
             (Serialization::Logstash(generation), Some(value)) => {
                 logstash_value(event, field, Some(&value), generation, sort, out);
-                !is_empty(&value) && !out.is_empty()
+                !value.is_empty() && !out.is_empty()
             }
         }
     }
@@ -278,7 +278,7 @@ impl Content {
             Serialization::V1 => v1(event, fields, sort, out),
             Serialization::Logstash(generation) => logstash(event, fields, generation, sort, out),
         }
-        fields.iter().any(|field| event.get(field).is_some_and(|value| !is_empty(&value)))
+        fields.iter().any(|field| event.get(field).is_some_and(|value| !value.is_empty()))
     }
 
     fn fields(&self) -> String {
@@ -290,15 +290,6 @@ impl Content {
                 format!("each of {}", names.join(", "))
             }
         }
-    }
-}
-
-fn is_empty(value: &View<'_>) -> bool {
-    match value {
-        View::Null => true,
-        View::Text(text) => text.is_empty(),
-        View::Array(seq) | View::Object(seq) => seq.is_empty(),
-        View::Bool(_) | View::Number(_) => false,
     }
 }
 
