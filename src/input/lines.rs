@@ -140,7 +140,7 @@ impl Cutter {
     /// A cutter of what stands in a source at `offset` and behind; before it stands `tail`.
     pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
         let mut buffer = pool.take();
-        buffer.reserve(limits.batch_bytes);
+        buffer.reserve(limits.block_bytes());
         Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None, tail }
     }
 
@@ -233,7 +233,8 @@ impl Cutter {
 
     fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
         let mut next = self.pool.take();
-        next.reserve(self.limits.batch_bytes.max(self.buffer.len() - cut));
+        self.limits.grow();
+        next.reserve(self.limits.block_bytes().max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
         let mut mark = None;
@@ -277,7 +278,8 @@ impl<'a, 'b> State<'a, 'b> {
     fn read(&mut self, bytes: &mut Bytes<'_>, running: &dyn Fn() -> bool) -> io::Result<()> {
         while running() {
             let pending = self.has_lines();
-            let filled = bytes.fill(&mut self.cutter.buffer, self.cutter.limits.batch_bytes, pending);
+            let block_bytes = self.cutter.limits.block_bytes();
+            let filled = bytes.fill(&mut self.cutter.buffer, block_bytes, pending);
             self.note_head();
             if filled.is_err() {
                 // whole lines before a break, such as the end of a gzip cut short, are as good as any
@@ -285,7 +287,7 @@ impl<'a, 'b> State<'a, 'b> {
             }
             let filled = filled?;
             let done = matches!(filled, Filled::End);
-            let full = self.cutter.buffer.len() >= self.cutter.limits.batch_bytes;
+            let full = self.cutter.buffer.len() >= block_bytes;
             let ripe = done || full || matches!(filled, Filled::Quiet);
             if ripe && !self.hand_over_lines(done) || done {
                 return Ok(());
@@ -350,11 +352,12 @@ impl<'a, 'b> State<'a, 'b> {
 }
 
 impl Bytes<'_> {
-    /// Appends what there is, up to `batch_bytes` in all or some more of a line that is longer. With `pending`
+    /// Appends what there is, up to `block_bytes` in all or some more of a line that is longer. With `pending`
     /// lines it waits for more only a moment.
-    fn fill(&mut self, buffer: &mut Vec<u8>, batch_bytes: usize, pending: bool) -> io::Result<Filled> {
-        if buffer.len() >= batch_bytes {
-            buffer.reserve(batch_bytes);
+    fn fill(&mut self, buffer: &mut Vec<u8>, block_bytes: usize, pending: bool) -> io::Result<Filled> {
+        // blocks may have grown since there was room for one
+        if buffer.len() >= block_bytes || buffer.len() == buffer.capacity() {
+            buffer.reserve(block_bytes);
         }
         let room = buffer.capacity() - buffer.len();
         match self {
@@ -391,6 +394,7 @@ fn ready(descriptor: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::Ramp;
     use crate::input::identity::Print;
 
     /// Gives `text`, then an error.
@@ -405,7 +409,11 @@ mod tests {
         }
     }
 
-    const LIMITS: Limits = Limits { batch_bytes: 4096, line_bytes_max: 1024 };
+    const BATCH_BYTES: usize = 4096;
+
+    fn limits() -> Limits {
+        Limits { batch_bytes: BATCH_BYTES, line_bytes_max: 1024, ramp: Ramp::from(512) }
+    }
 
     #[test]
     fn whole_lines_before_a_break_are_handed_over() {
@@ -417,7 +425,7 @@ mod tests {
             };
             let mut bytes = Bytes::Stream(Box::new(Breaks(text.as_bytes())));
             let pool = Pool::default();
-            assert!(read(&mut bytes, Start::default(), LIMITS, &pool, &|| true, &mut take).is_err());
+            assert!(read(&mut bytes, Start::default(), limits(), &pool, &|| true, &mut take).is_err());
             assert_eq!(String::from_utf8(got).unwrap(), want);
         }
     }
@@ -433,13 +441,32 @@ mod tests {
         tail.push(&text[..from]);
         let start = Start { offset: from as u64, head: text[..from.min(HEAD)].to_vec(), tail };
         let mut bytes = Bytes::Stream(Box::new(&text[from..]));
-        read(&mut bytes, start, LIMITS, &Pool::default(), &|| true, &mut take).unwrap();
+        read(&mut bytes, start, limits(), &Pool::default(), &|| true, &mut take).unwrap();
         got
     }
 
     #[test]
+    fn first_blocks_are_small_and_grow() {
+        let text = b"eight b\n".repeat(4096);
+        let mut blocks = Vec::new();
+        let mut take = |block: Block, _: &[u8]| {
+            blocks.push(block.bytes.len());
+            true
+        };
+        let (limits, pool) = (limits(), Pool::default());
+        let read = |bytes: &[u8], take: &mut Take<'_>| {
+            let mut bytes = Bytes::Stream(Box::new(bytes));
+            read(&mut bytes, Start::default(), limits.clone(), &pool, &|| true, take).unwrap();
+        };
+        read(&text[..16 << 10], &mut take);
+        // of one source or of several
+        read(&text[..8 << 10], &mut take);
+        assert_eq!(blocks, [512, 1024, 2048, 4096, 4096, 4096, 512, 4096, 4096]);
+    }
+
+    #[test]
     fn marks_are_the_ends_of_whole_lines() {
-        let long = |end: &str| format!("first\n{}{end}", "x".repeat(3 * LIMITS.batch_bytes));
+        let long = |end: &str| format!("first\n{}{end}", "x".repeat(3 * BATCH_BYTES));
         let lines: String = (0..2000).map(|n| format!("line {n}\n")).collect();
         for (text, from, end) in [
             ("a\nb\n", 0, Some(4)),

@@ -15,6 +15,7 @@ pub mod stdin;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -54,12 +55,47 @@ pub struct Given {
 }
 
 /// How much is read at a time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// A block is handed over when it has this many bytes: large enough that the cost of handing it over does not
     /// show, small enough for a processor's cache.
     pub batch_bytes: usize,
     pub line_bytes_max: usize,
+    /// Less than `batch_bytes` for a time.
+    pub ramp: Ramp,
+}
+
+/// The size of a session's first blocks. They are small, each next one twice as large, so that a process which does
+/// not live long settles something all the same: a block is what positions move by.
+#[derive(Clone, Debug)]
+pub struct Ramp(Arc<AtomicUsize>);
+
+impl Default for Ramp {
+    /// No block is smaller than it need be.
+    fn default() -> Ramp {
+        Ramp::from(usize::MAX)
+    }
+}
+
+impl Ramp {
+    pub fn from(first_bytes: usize) -> Ramp {
+        Ramp(Arc::new(AtomicUsize::new(first_bytes)))
+    }
+}
+
+impl Limits {
+    /// How large the next block is.
+    pub fn block_bytes(&self) -> usize {
+        self.ramp.0.load(Ordering::Relaxed).min(self.batch_bytes)
+    }
+
+    /// A block was read.
+    fn grow(&self) {
+        let bytes = self.ramp.0.load(Ordering::Relaxed);
+        if bytes < self.batch_bytes {
+            self.ramp.0.store(bytes * 2, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Where inputs hand their blocks over.
@@ -116,7 +152,7 @@ impl Intake {
         let source = Arc::new(Source { name: name.into(), head, inode, again: None });
         let mut series = Series { partition, number: 0, input: self.input, source, file: Some(file), keep: None };
         let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
-        let ending = lines::read(bytes, start, self.limits, &self.pool, &|| self.is_running(), &mut take);
+        let ending = lines::read(bytes, start, self.limits.clone(), &self.pool, &|| self.is_running(), &mut take);
         self.shared.lock().1.release(partition);
         ending
     }
@@ -125,7 +161,8 @@ impl Intake {
     pub fn read_once(&self, bytes: &mut Bytes<'_>, name: &str, rest: Rest) -> io::Result<()> {
         let mut series = Series::once(self.input, name, &self.shared, &self.kept);
         let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
-        let (ending, rest) = lines::read_on(bytes, self.limits, &self.pool, &|| self.is_running(), &mut take, rest);
+        let (ending, rest) =
+            lines::read_on(bytes, self.limits.clone(), &self.pool, &|| self.is_running(), &mut take, rest);
         let source = Arc::new(Source { name: name.into(), head: rest.head().into(), ..Source::default() });
         self.kept.hold_rest(self.input, source, rest);
         ending

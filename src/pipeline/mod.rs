@@ -23,7 +23,7 @@ use crate::config::units::duration_text;
 use crate::filter::{Clock, Step};
 use crate::id::Ids;
 use crate::index::Route;
-use crate::input::{self, Limits};
+use crate::input::{self, Limits, Ramp};
 use crate::output;
 use crate::stamp::Stamp;
 use crate::time::Time;
@@ -79,6 +79,9 @@ impl Input {
     }
 }
 
+/// How large the first block is: a fraction of a second's work for any engine.
+const FIRST_BLOCK_BYTES: usize = 32 << 10;
+
 /// What a pipeline takes of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
@@ -92,7 +95,7 @@ pub struct Tuning {
 impl Pipeline {
     pub fn limits(&self, input: usize) -> Limits {
         let line_bytes_max = self.inputs[input].line_bytes_max;
-        Limits { batch_bytes: self.tuning.batch_bytes, line_bytes_max }
+        Limits { batch_bytes: self.tuning.batch_bytes, line_bytes_max, ramp: Ramp::from(FIRST_BLOCK_BYTES) }
     }
 
     pub fn clock(&self) -> Clock {

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use onceline::ack::Shared;
-use onceline::input::Limits;
 use onceline::input::follow::Lanes;
 use onceline::input::follow::disk::Real;
 use onceline::input::follow::machine::{Hint, Machine, Rules, Told};
 use onceline::input::follow::pattern::Paths;
 use onceline::input::identity::Position;
+use onceline::input::{Limits, Ramp};
 use onceline::pool::Pool;
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -94,9 +94,9 @@ impl Rig {
             close_after: 300 * SECOND,
             idle_flush: None,
         };
-        let mut limits = Limits { batch_bytes: 4096, line_bytes_max: 2048 };
+        let mut limits = Limits { batch_bytes: 4096, line_bytes_max: 2048, ramp: Ramp::from(64) };
         change(&mut rules, &mut limits);
-        let machine = machine(&rules, limits, Vec::new());
+        let machine = machine(&rules, limits.clone(), Vec::new());
         let (names, saved) = (BTreeMap::new(), BTreeMap::new());
         let (now, lines, kept) = (SECOND, Vec::new(), Vec::new());
         let lanes = Ledger::new(&[]);
@@ -191,7 +191,7 @@ impl Rig {
         let known = saved;
         self.lanes = Ledger::new(&known);
         self.kept = known.clone();
-        self.machine = machine(&self.rules, self.limits, known);
+        self.machine = machine(&self.rules, self.limits.clone(), known);
     }
 
     /// Disks' clocks are coarse; a change is to show although no time passes here.

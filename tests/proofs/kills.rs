@@ -16,8 +16,7 @@ use super::{of, seed};
 fn pipeline(index: &str, output: &str) -> String {
     format!(
         "[[input]]\ntype = \"file\"\npaths = \"{{dir}}/in/app.log*\"\ncodec = \"json\"\n\
-         [id]\nscheme = \"compact\"\nmethod = \"SHA256\"\n[index]\nname = \"{index}\"\n[output]\n{output}\n\
-         [tuning]\nbatch_bytes = \"32KiB\"\n"
+         [id]\nscheme = \"compact\"\nmethod = \"SHA256\"\n[index]\nname = \"{index}\"\n[output]\n{output}\n"
     )
 }
 
@@ -231,8 +230,7 @@ fn an_engine(name: &'static str, kills: u64, restarts: u64) {
     assert_eq!(engine.put(&format!("/{index}"), &mapping).status, 200);
     let proxy = Proxy::new(&engine.url, move |n| fault(seed, n));
     let output = format!(
-        "type = \"elasticsearch\"\nhosts = [\"{}\"]\naction = \"create\"\nretry_wait_max = \"1s\"\nrequest_timeout = \"5s\"\n\
-         bulk_items_max = 300",
+        "type = \"elasticsearch\"\nhosts = [\"{}\"]\naction = \"create\"\nretry_wait_max = \"1s\"\nrequest_timeout = \"5s\"",
         proxy.url
     );
     let onceline = Onceline::new(&pipeline(&index, &output)).deadline(Duration::from_secs(600));

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use onceline::batch::{Batch, EventRef, Fate, Source, View};
 use onceline::codec::json::{Json, OnError};
 use onceline::codec::{Block, Codec, cut_lines};
-use onceline::input::Limits;
 use onceline::input::identity::{Print, Tail};
 use onceline::input::lines::Cutter;
+use onceline::input::{Limits, Ramp};
 use onceline::json;
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::read::{self, Options};
@@ -44,7 +44,7 @@ pub fn check(bytes: &[u8]) {
     let codec = sizes.next().unwrap_or(0) % CODECS.len();
     let line_bytes_max = sizes.next().unwrap_or(1 << 20).clamp(1, 1 << 20);
     let pieces: Vec<usize> = sizes.map(|size| size.clamp(1, 1 << 16)).collect();
-    let limits = Limits { batch_bytes: 16, line_bytes_max };
+    let limits = Limits { batch_bytes: 16, line_bytes_max, ramp: Ramp::default() };
     PIPELINES.with_borrow_mut(|pipelines| {
         let pipeline = &mut pipelines[codec];
         pipeline.inputs[0].line_bytes_max = line_bytes_max;

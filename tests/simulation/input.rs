@@ -9,7 +9,7 @@ use onceline::input::follow::Lanes;
 use onceline::input::follow::machine::{Hint, Machine, Rules};
 use onceline::input::follow::pattern::Paths;
 use onceline::input::lines::{self, Bytes, Rest};
-use onceline::input::{Draft, Given, Job, Limits, Series, spool, stdin};
+use onceline::input::{Draft, Given, Job, Limits, Ramp, Series, spool, stdin};
 use onceline::output::Slots;
 use onceline::pipeline::run::Feed;
 use onceline::pool::Pool;
@@ -59,7 +59,7 @@ impl Session<'_> {
 
     fn limits(&self) -> Limits {
         let line_bytes_max = self.pipeline.limits(0).line_bytes_max;
-        Limits { batch_bytes: self.plan.batch_bytes, line_bytes_max }
+        Limits { batch_bytes: self.plan.batch_bytes, line_bytes_max, ramp: Ramp::from(self.plan.batch_bytes / 8) }
     }
 
     async fn follow(&self, ways: &Ways) -> Result<(), Crashed> {

@@ -63,7 +63,7 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
         let (patterns, exclude) = (pattern::from_root(&earlier.paths)?, pattern::excluding(&earlier.exclude)?);
         anyhow::Ok(Other { input: earlier.input, patterns, exclude })
     };
-    let mut machine = Machine::new(Real, rules, intake.limits, &intake.pool, known)
+    let mut machine = Machine::new(Real, rules, intake.limits.clone(), &intake.pool, known)
         .looked_before(looked.collect::<Result<_, _>>()?)
         .left_to(files.earlier.iter().map(earlier).collect::<Result<_, _>>()?);
     let began = Instant::now();

@@ -62,7 +62,7 @@ impl<D: Disk> Machine<D> {
         let Some(file) = self.files.get_mut(&number) else { return true };
         let was_open = file.is_open();
         let flush = file.stat.is_some() && idle_flush.is_some_and(|wait| now >= file.active + wait);
-        let got = read(&self.disk, file, self.limits, &self.pool, flush);
+        let got = read(&self.disk, file, &self.limits, &self.pool, flush);
         if file.is_open() {
             self.open.insert(number);
         }
@@ -153,7 +153,7 @@ impl<D: Disk> Machine<D> {
         let head = text.beginning[..usize::try_from(text.offset).unwrap_or(HEAD).min(text.beginning.len())].to_vec();
         let identity = Identity { device: inode.0, inode: inode.1, born: stat.born, head: Print::head(&head) };
         let mark = Mark { offset: text.offset, tail: text.tail.print() };
-        let cutter = Cutter::new(self.limits, &self.pool, text.offset, text.tail);
+        let cutter = Cutter::new(self.limits.clone(), &self.pool, text.offset, text.tail);
         let form = Form::Packed(Box::new((text, cutter)), stat);
         if is_own || !began {
             let Some(file) = self.files.get_mut(&number) else { return true };
@@ -196,11 +196,11 @@ impl<D: Disk> Machine<D> {
     }
 
     fn turn_packed(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
-        let batch_bytes = self.limits.batch_bytes;
+        let block_bytes = self.limits.block_bytes();
         let Some(file) = self.files.get_mut(&number) else { return true };
         let Form::Packed(packed, stat) = &mut file.form else { return true };
         let (stat, (text, cutter)) = (*stat, packed.as_mut());
-        let room = batch_bytes.saturating_sub(cutter.buffer.len()).max(4096);
+        let room = block_bytes.saturating_sub(cutter.buffer.len()).max(4096);
         let read = text.read_to(room, &mut cutter.buffer);
         let end = matches!(read, Ok(read) if read < room);
         // whole lines before a break are as good as any
@@ -252,7 +252,7 @@ fn hand_over<F>(number: FileNumber, file: &mut Tracked<F>, block: Block, tail: T
 
 /// Reads a block's worth from the mark on, with `flush` the half line at the end too, and looks whether what was
 /// read is of the same file: only after reading can that be known.
-fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: Limits, pool: &Pool, flush: bool) -> io::Result<Got> {
+fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: &Limits, pool: &Pool, flush: bool) -> io::Result<Got> {
     let Form::Plain(form) = &mut file.form else { return Ok(Got::Missing) };
     let open = match form {
         Some(open) => open,
@@ -276,7 +276,7 @@ fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: Limits, pool: &P
     if stat.bytes < offset {
         return Ok(Got::Replaced(stat));
     }
-    let mut cutter = Cutter::new(limits, pool, offset, open.tail);
+    let mut cutter = Cutter::new(limits.clone(), pool, offset, open.tail);
     let mut blocks = Vec::new();
     let mut end = false;
     while blocks.is_empty() && !end {
@@ -284,7 +284,7 @@ fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: Limits, pool: &P
         let at = cutter.end();
         // what is there now and a little more, so that small files cost little
         let there = usize::try_from(stat.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
-        let wanted = (there.saturating_add(512)).min(limits.batch_bytes);
+        let wanted = (there.saturating_add(512)).min(limits.block_bytes());
         cutter.buffer.resize(from + wanted, 0);
         let read = read_full(&open.file, at, &mut cutter.buffer[from..])?;
         cutter.buffer.truncate(from + read);
