@@ -13,8 +13,8 @@ pub mod recent;
 pub mod stored;
 mod summary;
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -314,6 +314,7 @@ impl Saving {
         let saved = store.save(moved);
         self.saved = Some(Instant::now());
         self.is_behind = saved.is_err();
+        shared.set_unsaved(saved.as_ref().err());
         match &saved {
             Ok(()) if std::mem::take(&mut self.troubled) => tracing::warn!("positions are saved again"),
             Err(error) if !std::mem::replace(&mut self.troubled, true) => {
@@ -324,12 +325,17 @@ impl Saving {
         saved
     }
 
-    /// The last save, tried for a time.
+    /// The last save, tried for a time; where a pipeline that was read again goes on from it, until it is done.
     fn finish(mut self, desk: &Desk<'_>) -> anyhow::Result<()> {
         let started = Instant::now();
+        let mut is_said = false;
         while self.due(desk.shared).is_some() {
             let Err(error) = self.save(desk.shared) else { return Ok(()) };
-            if started.elapsed() >= LAST_SAVE_WAIT || *desk.phases.borrow() == Phase::Abandon {
+            if desk.shared.is_awaited() {
+                if !std::mem::replace(&mut is_said, true) {
+                    tracing::error!("the pipeline that was read again begins when positions are saved");
+                }
+            } else if started.elapsed() >= LAST_SAVE_WAIT || *desk.phases.borrow() == Phase::Abandon {
                 return Err(error.context("positions are not saved: the next run reads some of it again"));
             }
             std::thread::sleep(RETRY_WAIT);
@@ -378,7 +384,13 @@ fn wait_for_letters(group: &[Settled], letters: &mut dyn Letters, phases: &Phase
 
 /// Counts and positions, read by the progress bar and at the end.
 #[derive(Debug, Default)]
-pub struct Shared(std::sync::Mutex<(Summary, Ledger)>);
+pub struct Shared {
+    counts: Mutex<(Summary, Ledger)>,
+    /// Why positions could not be saved the last time.
+    unsaved: Mutex<Option<String>>,
+    /// Another pipeline goes on from the positions that are saved at the end.
+    is_awaited: AtomicBool,
+}
 
 impl Shared {
     /// Counts a group whose letters are on the disk, and moves positions.
@@ -414,8 +426,26 @@ impl Shared {
         counts.tally.events_in -= counts.unsettled();
     }
 
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, (Summary, Ledger)> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub fn lock(&self) -> MutexGuard<'_, (Summary, Ledger)> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why positions could not be saved the last time; none if they could.
+    pub fn unsaved(&self) -> Option<String> {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_unsaved(&self, why: Option<&anyhow::Error>) {
+        *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner) = why.map(|why| format!("{why:#}"));
+    }
+
+    /// Says whether another pipeline waits to go on from here.
+    pub fn set_awaited(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
     }
 }
 
@@ -424,7 +454,6 @@ mod tests {
     use super::*;
     use crate::input::identity::{FileKey, Identity, Mark, Position, Print};
     use std::path::Path;
-    use std::sync::Mutex;
 
     /// A disk that takes nothing until it was asked a few times.
     struct Disk {

@@ -193,6 +193,7 @@ impl Crew {
             tracing::warn!("going down: delivering what was read, a second signal leaves it");
             for number in 0..self.places.len() {
                 self.places[number].is_stopping.store(true, Ordering::Relaxed);
+                self.places[number].shared.set_awaited(false);
                 self.drain(number);
             }
             return;
@@ -254,6 +255,7 @@ impl Crew {
         for (number, (path, plan)) in plans.into_iter().enumerate() {
             eprintln!("onceline: {}: read again, replaces what runs", path.display());
             lock(&self.places[number].now).next = Some(plan);
+            self.places[number].shared.set_awaited(true);
             self.drain(number);
         }
     }
@@ -302,6 +304,7 @@ impl Place {
         match now.next.take() {
             Some(next) if !self.is_stopping.load(Ordering::Relaxed) => {
                 *now = Now::new(next, now.generation + 1);
+                self.shared.set_awaited(false);
                 true
             }
             _ => false,
@@ -342,6 +345,11 @@ impl Place {
         }
         if old.pipeline.reads_stdin() != new.pipeline.reads_stdin() {
             why.push("to read standard input, or no longer, is refused while it runs: start it anew".to_string());
+        }
+        if let Some(error) = self.shared.unsaved() {
+            why.push(format!(
+                "positions cannot be saved, and a new pipeline would begin where they were last: {error}"
+            ));
         }
         // a file that is appended to is not touched while it is in use
         let is_tried = !matches!(new.pipeline.output, output::Config::Ndjson { .. });

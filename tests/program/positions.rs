@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::rig::chaos::{EndsWhenDropped, Lines, append, given, gzip, kill_again_and_again, read_the_rest};
-use super::rig::{Onceline, Run, Stub};
+use super::rig::{Onceline, Run, Stub, until};
 
 const SQLITE: &str = "type = \"sqlite\"\npath = \"{dir}/out.sqlite\"";
 const NDJSON: &str = "type = \"ndjson\"\npath = \"{dir}/out.ndjson\"";
@@ -307,6 +307,65 @@ fn positions_that_cannot_be_saved() {
     fs::remove_dir(&blocked).expect("remove");
     assert_eq!(onceline.run(b"").settled().count("events_in"), 1000);
     assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
+}
+
+/// What replaces a pipeline begins where the positions of that were saved, so nothing is replaced before they are.
+#[test]
+fn a_pipeline_is_not_replaced_before_positions_are_saved() {
+    let stub = Stub::new("").wants("ApiKey x");
+    let output =
+        format!("type = \"elasticsearch\"\nhosts = [\"{}\"]\napi_key = \"x\"\nretry_wait_max = \"20ms\"", stub.url);
+    let onceline = reading(&output).no_args();
+    let blocked = onceline.path("state/positions.json.new");
+    let old = fs::read_to_string(onceline.path("pipeline.toml")).expect("a pipeline");
+    let new = format!("{old}[[filter]]\ntype = \"mutate\"\nadd_field = {{ by = \"new\" }}\n");
+    let documents = |count| until("documents", || stub.docs().len() == count);
+    let running = onceline.start(b"");
+
+    // it is known that they cannot be saved: the old one goes on
+    fs::create_dir_all(&blocked).expect("a folder");
+    append(&onceline.path("in/a"), &lines(0..10));
+    running.until_said("positions cannot be saved; trying again", 1);
+    onceline.set_pipeline(&new);
+    running.signal(Signal::HUP);
+    running.until_said("the pipelines go on as they were", 1);
+    running.until_said("positions cannot be saved, and a new pipeline would begin where they were last: ", 1);
+    append(&onceline.path("in/a"), &lines(10..20));
+    documents(20);
+    fs::remove_dir(&blocked).expect("remove");
+    running.until_said("positions are saved again", 1);
+
+    // it shows only when the old one has ended: the new one waits for longer than a stop would
+    let replace = |n: u64, times| {
+        let offset = format!("\"offset\":{},", fs::metadata(onceline.path("in/a")).expect("a log").len());
+        until("positions", || {
+            fs::read_to_string(onceline.path("state/positions.json")).is_ok_and(|text| text.contains(&offset))
+        });
+        stub.wants_now("ApiKey y");
+        append(&onceline.path("in/a"), &lines(n..n + 10));
+        let before = stub.bulks().len();
+        until("refusals", || stub.bulks().len() > before + 3);
+        fs::create_dir(&blocked).expect("a folder");
+        running.signal(Signal::HUP);
+        running.until_said("read again, replaces what runs", times);
+        stub.wants_now("ApiKey x");
+        running.until_said("the pipeline that was read again begins when positions are saved", times);
+    };
+    replace(20, 1);
+    std::thread::sleep(Duration::from_secs(6));
+    append(&onceline.path("in/a"), &lines(30..40));
+    fs::remove_dir(&blocked).expect("remove");
+    documents(40);
+    assert_eq!(stub.docs().values().filter(|doc| doc["by"] == "new").count(), 10);
+
+    // a stop does not wait
+    replace(40, 2);
+    running.signal(Signal::TERM);
+    let run = running.wait().adds_up();
+    assert_eq!((run.status, run.counts(["events_in", "created"])), (Some(1), [50, 50]), "{}", run.stderr);
+    assert!(run.stderr.contains("positions are not saved: the next run reads some of it again"), "{}", run.stderr);
+    fs::remove_dir(&blocked).expect("remove");
+    assert_eq!(onceline.args(&["--once"]).run(b"").settled().count("created"), 0);
 }
 
 #[test]

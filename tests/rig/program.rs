@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -40,8 +41,8 @@ pub struct Running<'a> {
     onceline: &'a Onceline,
     child: Child,
     stdin: JoinHandle<()>,
-    stdout: JoinHandle<String>,
-    stderr: JoinHandle<String>,
+    stdout: Reading,
+    stderr: Reading,
     started: Instant,
 }
 
@@ -73,6 +74,12 @@ impl Onceline {
 
     pub fn env(mut self, key: &str, value: &str) -> Onceline {
         self.envs.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Without the arguments that it was given.
+    pub fn no_args(mut self) -> Onceline {
+        self.args.clear();
         self
     }
 
@@ -195,8 +202,8 @@ impl Onceline {
         Running {
             onceline: self,
             stdin: std::thread::spawn(move || feed(pipe)),
-            stdout: read_all(child.stdout.take()),
-            stderr: read_all(child.stderr.take()),
+            stdout: Reading::new(child.stdout.take().expect("a pipe")),
+            stderr: Reading::new(child.stderr.take().expect("a pipe")),
             child,
             started: Instant::now(),
         }
@@ -220,6 +227,15 @@ impl Running<'_> {
         self.child.try_wait().expect("look at onceline").is_some()
     }
 
+    /// Waits until it has said this on standard error, so often.
+    pub fn until_said(&self, what: &str, times: usize) {
+        while self.stderr.so_far().matches(what).count() < times {
+            let said = || self.stderr.so_far();
+            assert!(self.started.elapsed() < self.onceline.deadline, "{what} is not said {times} times: {}", said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("send a signal");
@@ -241,7 +257,7 @@ impl Running<'_> {
             let _ = self.child.wait();
         }
         self.stdin.join().expect("write standard input");
-        let (stdout, stderr) = (self.stdout.join().expect("read"), self.stderr.join().expect("read"));
+        let (stdout, stderr) = (self.stdout.all(), self.stderr.all());
         let Some(status) = status else {
             panic!("onceline did not end in {:?}\nstdout:\n{stdout}\nstderr:\n{stderr}", self.onceline.deadline);
         };
@@ -294,12 +310,34 @@ impl Run {
     }
 }
 
-fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            pipe.read_to_end(&mut bytes).expect("read a pipe");
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+/// A pipe that is read to its end by a thread.
+struct Reading {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Reading {
+    fn new(mut pipe: impl Read + Send + 'static) -> Reading {
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let shared = bytes.clone();
+        let thread = std::thread::spawn(move || {
+            let mut chunk = [0; 8192];
+            loop {
+                match pipe.read(&mut chunk).expect("read a pipe") {
+                    0 => return,
+                    read => shared.lock().expect("no panic").extend_from_slice(&chunk[..read]),
+                }
+            }
+        });
+        Reading { bytes, thread }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().expect("no panic")).into_owned()
+    }
+
+    fn all(self) -> String {
+        self.thread.join().expect("read");
+        String::from_utf8_lossy(&self.bytes.lock().expect("no panic")).into_owned()
+    }
 }
