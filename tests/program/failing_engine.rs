@@ -1,5 +1,6 @@
 //! An engine that fails while the program runs: what is stored in the end, and what the log says of it.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -105,6 +106,42 @@ fn killed_in_mid_bulk_and_started_again() {
     assert_eq!(run.counts(["events_in", "dead_lettered"]), [1000, 0]);
     assert_eq!(count(&engine, "logs"), sent.max(1000));
     assert_said(&run, &[AWAY, AGAIN]);
+}
+
+#[test]
+fn a_host_of_several_dies_and_comes_back() {
+    let dying = OwnEngine::start();
+    for engine in Engine::all() {
+        let index = unique_prefix();
+        let hosts = format!("{}\", \"{}", dying.url, engine.url);
+        let onceline = Onceline::new(&pipeline(&hosts, &index, SHORT_WAITS, ""));
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (told, sent) = std::sync::mpsc::channel();
+        let running = onceline.start_fed(move |mut pipe| {
+            let mut n = 0;
+            while stopped.try_recv().is_err() {
+                pipe.write_all(line(n).as_bytes()).expect("a program that reads");
+                n += 1;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            told.send(n).expect("somebody who waits");
+        });
+        until("documents in both", || count(&dying, &index) > 3 && count(engine, &index) > 3);
+        dying.kill();
+        running.until_said("a host fails", 1);
+        let before = count(engine, &index);
+        until("documents in the other one", || count(engine, &index) > before + 3);
+        dying.start_again();
+        running.until_said("a host that failed answers again", 1);
+        stop.send(()).expect("a feeder");
+        let run = running.wait().settled();
+        assert_said(&run, &["a host fails", "a host that failed answers again"]);
+        // they are no cluster: what the one stored without answering is in both
+        let docs = [dying.docs(&index), engine.docs(&index)].concat();
+        let stored: BTreeSet<u64> = docs.iter().filter_map(|doc| doc.source["n"].as_u64()).collect();
+        assert_eq!(stored, (0..sent.recv().expect("a number") as u64).collect(), "{}", engine.name);
+        engine.delete(&format!("/{index}"));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use reqwest::{Method, Url};
 
 use super::login::{Login, basic};
 use super::tls::{self, Files, Tls};
+use super::wait::HostTrouble;
 
 /// An answer longer than this is not read: a request that has one is sent in halves. No answer is decompressed.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -57,6 +58,7 @@ struct Host {
     url: Url,
     auth: Option<HeaderValue>,
     rests_until: Mutex<Option<Instant>>,
+    trouble: Mutex<HostTrouble>,
 }
 
 /// Whether a host is a URL that can be asked.
@@ -148,13 +150,26 @@ impl Exchange for Client {
         body: Option<(&'static str, Bytes)>,
     ) -> Result<(u16, Bytes), Lost> {
         let host = self.next();
+        let start = Instant::now();
         let outcome = self.call_host(host, name, method, path, body).await;
         if outcome.is_err() {
             // perhaps for a certificate that was renewed meanwhile
             self.renew_tls();
         }
-        let is_well = matches!(outcome, Ok((status, _)) if !matches!(status, 502..=504));
-        *lock(&host.rests_until) = (!is_well).then(|| Instant::now() + REST);
+        let failure = match &outcome {
+            Ok((status @ 502..=504, _)) => Some((format!("{}: it answered {status}", host.name()), true)),
+            Ok(_) => None,
+            Err(Lost { why, connected }) => Some((why.clone(), *connected)),
+        };
+        *lock(&host.rests_until) = failure.is_some().then(|| Instant::now() + REST);
+        // of a single one the output says what it means for the events
+        if self.hosts.len() > 1 {
+            let (mut trouble, now) = (lock(&host.trouble), tokio::time::Instant::now());
+            match failure {
+                Some((why, connected)) => trouble.begins(&why, connected, start.elapsed(), now),
+                None => trouble.ends(host.name(), now),
+            }
+        }
         outcome
     }
 }
@@ -306,7 +321,7 @@ impl Host {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
-        Ok(Host { url, auth, rests_until: Mutex::new(None) })
+        Ok(Host { url, auth, rests_until: Mutex::new(None), trouble: Mutex::default() })
     }
 
     fn name(&self) -> &str {

@@ -137,7 +137,7 @@ impl<E: Exchange> Flow<E> {
             later: Vec::new(),
             holds: Holds::new(waits),
             tasks: JoinSet::new(),
-            trouble: Trouble::default(),
+            trouble: Trouble::new(config.hosts.len()),
             troubled: 0,
             busy: Busy::default(),
             full: News::default(),

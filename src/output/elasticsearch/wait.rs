@@ -71,17 +71,48 @@ impl News {
     }
 }
 
+/// A single failed try that was short is no news.
+const NEWS_AFTER: Duration = Duration::from_secs(5);
+
+/// Trouble with one host of several.
+#[derive(Debug, Default)]
+pub struct HostTrouble {
+    tries: u32,
+    news: News,
+}
+
+impl HostTrouble {
+    /// It failed, having taken `took`; `connected`: it was reached. Said once.
+    pub fn begins(&mut self, why: &str, connected: bool, took: Duration, now: Instant) {
+        self.tries = self.tries.saturating_add(1);
+        let is_news = !connected || self.tries >= 2 || took >= NEWS_AFTER;
+        if is_news && self.news.begins(now) {
+            tracing::warn!(error = %why, "a host fails: the others are asked, it is tried now and then");
+        }
+    }
+
+    /// It answered. Said once.
+    pub fn ends(&mut self, host: &str, now: Instant) {
+        self.tries = 0;
+        if let Some(lasted) = self.news.ends(now) {
+            tracing::warn!(%host, seconds = lasted.as_secs(), "a host that failed answers again");
+        }
+    }
+}
+
 /// Trouble with the engine as a whole.
 #[derive(Debug, Default)]
 pub struct Trouble {
+    hosts: u32,
     away: News,
     refused: News,
 }
 
-/// A single failed try that was short is no news.
-const NEWS_AFTER: Duration = Duration::from_secs(5);
-
 impl Trouble {
+    pub fn new(hosts: usize) -> Trouble {
+        Trouble { hosts: u32::try_from(hosts).unwrap_or(u32::MAX), ..Trouble::default() }
+    }
+
     /// A request failed for the `tries`th time in a row, the last try having taken `took`. Said once, and once more
     /// if what time would mend becomes what somebody must mend.
     pub fn begins(&mut self, delay: &Delay, tries: u32, took: Duration, now: Instant) {
@@ -93,7 +124,8 @@ impl Trouble {
                 }
             }
             Delay::Away(why) => {
-                let is_news = tries >= 2 || took >= NEWS_AFTER;
+                // of several hosts each must have had its turn
+                let is_news = tries >= self.hosts.max(2) || took >= NEWS_AFTER && self.hosts == 1;
                 if is_news && !self.refused.is_said && self.away.begins(now) {
                     tracing::warn!(error = %why,
                         "the engine cannot be written to: everything is kept, tried again and again");
