@@ -63,6 +63,7 @@ pub struct Sqlite {
     connection: Connection,
     tables: Tables,
     has_positions: bool,
+    is_set_up: bool,
     /// The database takes nothing now, and it was said.
     troubled: bool,
 }
@@ -85,12 +86,27 @@ impl Sqlite {
         let connection = Connection::open(&config.path).with_context(|| format!("cannot open {shown}"))?;
         connection.busy_timeout(Duration::from_secs(10))?;
         connection.set_prepared_statement_cache_capacity(256);
-        // WAL lets others read meanwhile; FULL puts each transaction on the disk before it is acknowledged
-        connection.pragma_update(None, "journal_mode", "wal").with_context(|| format!("{shown} is no database"))?;
-        connection.pragma_update(None, "synchronous", "full")?;
-        connection.pragma_update(None, "cache_size", -32_768)?;
         let (pipeline, tables) = (pipeline.to_string(), HashMap::new());
-        Ok(Sqlite { config, pipeline, connection, tables, has_positions: false, troubled: false })
+        let (has_positions, is_set_up, troubled) = (false, false, false);
+        let mut sqlite = Sqlite { config, pipeline, connection, tables, has_positions, is_set_up, troubled };
+        match sqlite.set_up() {
+            // what passes is waited for with the first row
+            Err(error) if !passing(&error) => Err(error).with_context(|| format!("{shown} is no database")),
+            _ => Ok(sqlite),
+        }
+    }
+
+    /// Says how the database is to be written, which may write to it.
+    fn set_up(&mut self) -> rusqlite::Result<()> {
+        if self.is_set_up {
+            return Ok(());
+        }
+        // WAL lets others read meanwhile; FULL puts each transaction on the disk before it is acknowledged
+        self.connection.pragma_update(None, "journal_mode", "wal")?;
+        self.connection.pragma_update(None, "synchronous", "full")?;
+        self.connection.pragma_update(None, "cache_size", -32_768)?;
+        self.is_set_up = true;
+        Ok(())
     }
 
     /// Delivers parcels; false if it was given up.
@@ -149,6 +165,7 @@ impl Sqlite {
 
     /// Writes parcels and the positions they lead to in one transaction; a tally for each.
     fn write(&mut self, parcels: &[Parcel], moves: &Moves) -> rusqlite::Result<Vec<Tally>> {
+        self.set_up()?;
         for index in parcels.iter().flat_map(|parcel| &parcel.indices) {
             if !self.tables.contains_key(index) && !reserved(index) {
                 let statements = create_table(&self.connection, index)?;
@@ -178,6 +195,7 @@ impl Sqlite {
 
     /// Writes positions that no row came with.
     fn write_positions(&mut self, moves: &Moves) -> rusqlite::Result<()> {
+        self.set_up()?;
         self.create_positions(moves)?;
         let transaction = self.connection.transaction()?;
         positions::save(&transaction, &self.pipeline, moves, Time::now().secs)?;
@@ -295,6 +313,9 @@ fn join(first: Parcel, parcels: &mut Parcels) -> Vec<Parcel> {
     joined
 }
 
+/// The end of a run that was given up at its beginning.
+const STOPPED: &str = "stopped before the database could be used";
+
 impl Output for Sqlite {
     fn form(&self) -> Form {
         Form::Rows
@@ -307,19 +328,23 @@ impl Output for Sqlite {
             // what will not pass is told below, in its own words
             _ => Ok(()),
         });
-        looked?.context("stopped before the database could be read")?;
-        let failed = || format!("cannot forget positions in {}", self.config.path.display());
+        looked?.context(STOPPED)?;
         if let Some(patterns) = anew {
-            let transaction = self.connection.unchecked_transaction().with_context(failed)?;
-            positions::forget_all(&transaction, &self.pipeline, patterns).with_context(failed)?;
-            transaction.commit().with_context(failed)?;
+            let forgotten = self.patiently(phases, |sqlite| {
+                sqlite.set_up()?;
+                let transaction = sqlite.connection.unchecked_transaction()?;
+                positions::forget_all(&transaction, &sqlite.pipeline, patterns)?;
+                transaction.commit()
+            });
+            forgotten?.context(STOPPED)?;
             return Ok(Some(Before { looked: patterns.iter().cloned().collect(), ..Before::default() }));
         }
         let (saved, looked) = positions::load_all(&self.connection, &self.pipeline, &self.config.path)?;
         let now_secs = Time::now().secs;
         let (gone, kept): (Vec<_>, Vec<_>) = saved.into_iter().partition(|saved| saved.is_forgotten(now_secs));
         let gone: Vec<u64> = gone.into_iter().map(|saved| saved.position.number).collect();
-        positions::forget(&self.connection, &self.pipeline, &gone).with_context(failed)?;
+        let forgotten = self.patiently(phases, |sqlite| positions::forget(&sqlite.connection, &sqlite.pipeline, &gone));
+        forgotten?.context(STOPPED)?;
         Ok(Some(Before { positions: kept.into_iter().map(|saved| saved.position).collect(), looked }))
     }
 

@@ -285,6 +285,11 @@ impl Drop for Unmount<'_> {
 
 /// A full disk stops the run; room lets it go on; nothing is lost or twice.
 fn check_full_disk(output: &str, more: &str, said: &str) {
+    // nothing fits from the beginning, or something does
+    [128 << 10, 96 << 10].into_iter().for_each(|ballast| check_full_disk_with(ballast, output, more, said));
+}
+
+fn check_full_disk_with(ballast: usize, output: &str, more: &str, said: &str) {
     let onceline = Onceline::new(&(pipeline(output, "") + more));
     let disk = onceline.path("disk");
     if !rustix::process::geteuid().is_root() || !tiny_disk(&disk) {
@@ -292,7 +297,7 @@ fn check_full_disk(output: &str, more: &str, said: &str) {
         return;
     }
     let _unmount = Unmount(&disk);
-    std::fs::write(disk.join("ballast"), vec![0; 96 << 10]).expect("write");
+    std::fs::write(disk.join("ballast"), vec![0; ballast]).expect("write");
     let input: Vec<u8> =
         if more.is_empty() { events(1000) } else { b"no json at all, and so a dead letter\n".repeat(400) };
     let running = onceline.start(&input);

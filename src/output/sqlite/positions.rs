@@ -150,7 +150,7 @@ fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
 
 /// Forgets all positions of a pipeline, whatever they look like. That files were looked for stays known, by `patterns`
 /// at least: all of them are read from the beginning.
-pub fn forget_all(connection: &Connection, pipeline: &str, patterns: &[String]) -> anyhow::Result<()> {
+pub fn forget_all(connection: &Connection, pipeline: &str, patterns: &[String]) -> rusqlite::Result<()> {
     if has_table(connection)? {
         connection.execute("DELETE FROM _onceline_positions WHERE pipeline = ?1", [pipeline])?;
         let left: i64 = connection.query_row("SELECT count(*) FROM _onceline_positions", [], |row| row.get(0))?;
