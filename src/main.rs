@@ -10,11 +10,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use onceline::config::printable;
 use onceline::pipeline::explain::Show;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::{check, explain, read};
 use onceline::time::Time;
 use onceline::{bench, config};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format;
 
 /// Everything has its fate.
 const DONE: u8 = 0;
@@ -206,9 +209,14 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {
-        eprintln!("onceline: {error:#}");
+        say(&error);
         UNSETTLED
     }))
+}
+
+/// An error, which may name what others chose: a file, a field.
+fn say(error: &anyhow::Error) {
+    eprintln!("onceline: {}", printable(&format!("{error:#}")));
 }
 
 fn start_log(verbose: u8, json: bool) {
@@ -222,7 +230,12 @@ fn start_log(verbose: u8, json: bool) {
     if json {
         log.json().flatten_event(true).init();
     } else {
-        log.with_ansi(std::io::stderr().is_terminal()).init();
+        // a name of a file must not look like a line of the log, nor move a terminal's cursor
+        let fields = format::debug_fn(|out, field, value| {
+            let value = printable(&format!("{value:?}"));
+            if field.name() == "message" { write!(out, "{value}") } else { write!(out, "{field}={value}") }
+        });
+        log.fmt_fields(fields.delimited(" ")).with_ansi(std::io::stderr().is_terminal()).init();
     }
 }
 

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use onceline::ack::letter_file::rewrite;
 use onceline::ack::stored::{Claim, Lines, Stored};
 use onceline::ack::{Reason, counted};
+use onceline::config::printable;
 use onceline::config::units::duration;
 use onceline::output::{Phase, Phases};
 use onceline::pipeline::read::{Options, Plan};
@@ -17,7 +18,7 @@ use onceline::pipeline::replay::{Replayed, replay};
 use onceline::time::Time;
 use serde_json::{Value, json};
 
-use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, parse_time};
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, parse_time, say};
 
 #[derive(Subcommand)]
 pub enum LettersCommand {
@@ -208,10 +209,14 @@ fn list(plan: &Plan, file: &Path, is_json: bool) -> anyhow::Result<u8> {
             "old": old.map_or(0, |(count, _)| count), "groups": groups})
         .to_string();
     } else {
-        let width = groups.keys().map(|(_, index)| index.as_ref().map_or(1, String::len)).max().unwrap_or(0).max(5);
+        let groups = groups.iter().map(|((reason, index), group)| {
+            (printable(reason), index.as_deref().map_or_else(|| "-".to_string(), printable), group)
+        });
+        let groups: Vec<(String, String, &Group)> = groups.collect();
+        let width = groups.iter().map(|(_, index, _)| index.chars().count()).max().unwrap_or(0).max(5);
         out.push_str(&format!("{:<18} {:<width$} {:>9}  {:<24}  last\n", "reason", "index", "letters", "first"));
-        for ((reason, index), Group { count, first, last }) in &groups {
-            let index = index.as_deref().unwrap_or("-");
+        for (reason, index, Group { count, first, last }) in &groups {
+            let (first, last) = (printable(first), printable(last));
             out.push_str(&format!("{reason:<18} {index:<width$} {count:>9}  {first:<24}  {last}\n"));
         }
         if unreadable > 0 {
@@ -263,7 +268,7 @@ fn send(plan: &Plan, file: &Path, wanted: &dyn Fn(&Stored) -> bool) -> anyhow::R
     let replayed = replay(&plan.pipeline, file, wanted, &phases)?;
     let Replayed { gone, again, cut, unsettled, summary, errors } = &replayed;
     for error in errors {
-        eprintln!("onceline: {error:#}");
+        say(error);
     }
     println!(
         "{}: {} created, {} duplicates, {} dropped",

@@ -22,7 +22,7 @@ use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::run::{Feed, Session, run_session};
 use tokio::sync::watch;
 
-use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, say_conflicts};
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, say, say_conflicts};
 
 /// How long outputs have to let go once it is given up.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -417,7 +417,7 @@ impl Crew {
         for (place, outcome) in self.places.iter().zip(outcomes) {
             total.merge(&outcome.summary);
             for error in &outcome.errors {
-                eprintln!("onceline: {}: {error:#}", place.path.display());
+                say(&anyhow!("{}: {error:#}", place.path.display()));
                 status = UNSETTLED;
             }
             if let Some(unsettled) = unsettled_words(outcome) {

@@ -76,7 +76,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 pub use item::{Fault, Item, Keyed};
-pub use report::{Help, Problem, Report, Severity, nearest};
+pub use report::{Help, Problem, Report, Severity, nearest, printable};
 pub use section::{Read, Section};
 pub use tree::{Origin, Place};
 pub use units::{bytes, bytes_text, duration, duration_text, duration_words};

@@ -320,7 +320,8 @@ fn visible(character: char) -> (char, usize) {
     }
 }
 
-fn printable(text: &str) -> String {
+/// A text that others chose, as a terminal may be sent it.
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| visible(c).0).collect()
 }
 

@@ -22,8 +22,9 @@ use std::sync::Mutex;
 use anyhow::Context;
 
 use super::Intake;
+use super::follow;
 use super::follow::disk::{Disk, OpenFile, Real, Stat, read_some};
-use super::follow::{self, pattern::leaves_out};
+use super::follow::pattern::{find, leaves_out};
 use super::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
 use super::known::{self, Known, Row, Seen};
 use super::lines::{Bytes, Start};
@@ -54,7 +55,7 @@ impl Earlier {
     /// The files there are now; what cannot be looked at is told of by its own input.
     fn files(paths: &[String], exclude: &[String]) -> HashMap<(u64, u64), PathBuf> {
         let exclude: Vec<glob::Pattern> = exclude.iter().flat_map(|pattern| glob::Pattern::new(pattern)).collect();
-        let paths = paths.iter().flat_map(|pattern| glob::glob(pattern)).flatten().flatten();
+        let paths = paths.iter().flat_map(|pattern| find(&Real, pattern)).flat_map(|(found, _)| found);
         let paths = paths.filter(|path| !leaves_out(&exclude, path));
         let file = |path: PathBuf| {
             let meta = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
@@ -65,41 +66,29 @@ impl Earlier {
 }
 
 impl Config {
-    /// The files there are, sorted by name, each once.
-    pub fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
+    /// The files there are, in the order of the patterns and by name, each once.
+    fn find(&self) -> anyhow::Result<Found> {
         let exclude: Vec<glob::Pattern> =
             self.exclude.iter().map(|p| glob::Pattern::new(p)).collect::<Result<_, _>>()?;
-        let (mut files, mut seen) = (Vec::new(), HashSet::new());
+        let (mut files, mut unread, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for pattern in &self.paths {
-            let is_literal = !pattern.contains(['*', '?', '[']);
-            for path in glob::glob(pattern).with_context(|| format!("`{pattern}`"))? {
-                let path = path.with_context(|| format!("cannot look for `{pattern}`"))?;
-                if leaves_out(&exclude, &path) {
-                    continue;
-                }
-                let meta = match std::fs::metadata(&path) {
-                    // a link that leads nowhere, or a file that went away meanwhile
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_literal => continue,
-                    other => other.with_context(|| format!("cannot read {}", path.display()))?,
-                };
-                if is_literal && !meta.is_file() {
-                    anyhow::bail!(
-                        "{pattern} is a {}, not a file",
-                        if meta.is_dir() { "folder" } else { "pipe or device" }
-                    );
-                }
-                if meta.is_file() && seen.insert((meta.dev(), meta.ino())) {
-                    files.push(path);
-                }
+            let (paths, folders) = find(&Real, pattern).with_context(|| format!("`{pattern}`"))?;
+            for (folder, error) in folders {
+                unread.push(anyhow::Error::new(error).context(format!("cannot look into {}", folder.display())));
             }
-            if is_literal && !Path::new(pattern).try_exists().with_context(|| format!("cannot read {pattern}"))? {
-                anyhow::bail!("there is no file {pattern}");
+            let is_named = !pattern.contains(['*', '?', '[']);
+            for path in paths.into_iter().filter(|path| !leaves_out(&exclude, path)) {
+                match look(&path, is_named) {
+                    Ok(Some(inode)) if seen.insert(inode) => files.push(path),
+                    Ok(_) => {}
+                    Err(error) => unread.push(error),
+                }
             }
         }
-        if files.is_empty() {
+        if files.is_empty() && unread.is_empty() {
             tracing::warn!(paths = ?self.paths, "no file matches");
         }
-        Ok(files)
+        Ok(Found { files, unread })
     }
 
     /// How many bytes there are to read; none if a file is compressed or cannot be looked at, or there is no end.
@@ -107,7 +96,7 @@ impl Config {
         if self.follow.is_some() {
             return None;
         }
-        self.files().ok()?.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
+        self.find().ok()?.files.iter().try_fold(0, |sum, path| Some(sum + text_size(path)?))
     }
 
     /// Why this input cannot be beside those before it: both would read a file, and it has one position.
@@ -132,10 +121,14 @@ impl Config {
         if let Some(config) = &self.follow {
             return follow::run(self, config, intake);
         }
-        let files = Mutex::new(self.files()?.into_iter());
+        let Found { files, unread } = self.find()?;
+        for error in &unread {
+            tracing::error!(error = format!("{error:#}"), "not all files can be read");
+        }
+        let files = Mutex::new(files.into_iter());
         // what comes later is new to those who follow
         intake.shared.lock().1.note_look(self.patterns()?, Vec::new());
-        let failed = Mutex::new(None);
+        let failed = Mutex::new(unread.into_iter().next());
         std::thread::scope(|scope| {
             for _ in 0..READERS_MAX {
                 scope.spawn(|| {
@@ -151,6 +144,31 @@ impl Config {
             }
         });
         failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    }
+}
+
+/// What a link leads to that leads in a circle.
+const CIRCLE: i32 = rustix::io::Errno::LOOP.raw_os_error();
+
+/// The files to read, and why others cannot be.
+struct Found {
+    files: Vec<PathBuf>,
+    unread: Vec<anyhow::Error>,
+}
+
+/// Device and inode of a file; none if there is no file. One that is named must be there.
+fn look(path: &Path, is_named: bool) -> anyhow::Result<Option<(u64, u64)>> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_file() => Ok(Some((meta.dev(), meta.ino()))),
+        Ok(meta) if is_named => {
+            anyhow::bail!("{shown} is a {}, not a file", if meta.is_dir() { "folder" } else { "pipe or device" })
+        }
+        Ok(_) => Ok(None),
+        Err(error) if is_named && error.kind() == io::ErrorKind::NotFound => anyhow::bail!("there is no file {shown}"),
+        // a link that leads nowhere or in a circle, or a file that went away meanwhile
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(CIRCLE) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{InputKind, Pipeline};
 use crate::ack::positions::{self, Saved, Store};
+use crate::config::printable;
 use crate::input::file;
 use crate::input::identity::Position;
 use crate::output;
@@ -156,7 +157,7 @@ pub fn table(saved: &[Saved]) -> String {
     for shown in saved.iter().map(Shown::of) {
         let number = |number: Option<u64>| number.map_or_else(|| "-".to_string(), |number| number.to_string());
         let gone = if shown.is_there { "" } else { " (gone, or another file now)" };
-        let (offset, path) = (shown.position.mark.offset, shown.position.path.display());
+        let (offset, path) = (shown.position.mark.offset, printable(&shown.position.path.to_string_lossy()));
         let (size, percent) = (number(shown.size), number(shown.percent()));
         text.push_str(&format!("{offset:>14} {size:>14} {percent:>5}  {path}{gone}\n"));
     }

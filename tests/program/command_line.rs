@@ -247,6 +247,67 @@ fn links_that_lead_nowhere_and_names_that_are_no_files() {
     assert!(device.status == Some(1) && device.stderr.contains("is a pipe or device"), "{}", device.stderr);
 }
 
+/// Whatever else a pattern leads to is passed over, and no name of a file looks like a line of the log.
+#[test]
+fn a_folder_full_of_what_is_no_file() {
+    use std::os::unix::{ffi::OsStrExt, fs::symlink, net::UnixListener};
+    let onceline = files("[\"{dir}/in/**/*\"]");
+    let folder = onceline.path("in");
+    let deep = folder.join("deep");
+    std::fs::create_dir_all(&deep).expect("folders");
+    let pipe = rustix::fs::mknodat(
+        rustix::fs::CWD,
+        folder.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    );
+    pipe.expect("a pipe");
+    let _socket = UnixListener::bind(folder.join("socket")).expect("a socket");
+    for (to, link) in [
+        ("/dev/zero", "in/zero"),
+        ("/dev/full", "in/full"),
+        ("nowhere", "in/nowhere"),
+        ("circle-b", "in/circle-a"),
+        ("circle-a", "in/circle-b"),
+        // two of them: ever more ways, and no end to any
+        ("..", "in/deep/up"),
+        (".", "in/deep/here"),
+    ] {
+        symlink(to, onceline.path(link)).expect("a link");
+    }
+    std::fs::write(deep.join("good.log"), line(0)).expect("write");
+    std::fs::write(folder.join(std::ffi::OsStr::from_bytes(b"\xff\xfe")), line(1)).expect("write");
+    std::fs::write(folder.join("two\nlines\x1b[31m"), line(2)).expect("write");
+    let packed = gzip(&line(3).repeat(50).into_bytes());
+    std::fs::write(folder.join("cut\nERROR\x1b[31m"), &packed[..packed.len() - 9]).expect("write");
+    let check = |run: &Run| {
+        let said: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("ERROR")).collect();
+        assert!(said.is_empty() && !run.stderr.contains('\x1b'), "{}", run.stderr);
+        assert!(run.stderr.contains("in/cut\u{fffd}ERROR\u{fffd}[31m"), "{}", run.stderr);
+    };
+    let onceline = once(onceline);
+    let run = onceline.run(b"").adds_up();
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    check(&run);
+    let numbers = |onceline: &Onceline| -> Vec<u64> {
+        onceline.rows("out.sqlite").iter().filter_map(|row| row.source["n"].as_u64()).collect()
+    };
+    let mut got = numbers(&onceline);
+    got.sort_unstable();
+    assert_eq!(got, [0, 1, 2, 3]);
+    let shown = onceline.says(&["positions", "show", "pipeline.toml", "--state", "state"]);
+    assert_eq!((shown.lines().count(), shown.contains('\x1b')), (5, false), "{shown}");
+
+    let onceline = onceline.no_args();
+    let running = onceline.start(b"");
+    running.until_said("compressed data is damaged", 1);
+    std::fs::write(folder.join("more"), line(4)).expect("write");
+    until("one more", || numbers(&onceline).contains(&4));
+    running.signal(rustix::process::Signal::TERM);
+    check(&running.wait().settled());
+}
+
 /// One line of very many events costs what it holds, not its square.
 #[test]
 fn an_array_of_many_events_without_a_time() {

@@ -23,7 +23,11 @@ enum Part {
 
 impl Paths {
     pub fn parse(pattern: &str) -> Result<Paths, glob::PatternError> {
-        let root = if pattern.starts_with('/') { "/" } else { "" };
+        let root = match pattern {
+            _ if pattern.starts_with('/') => "/",
+            _ if pattern.starts_with("./") => ".",
+            _ => "",
+        };
         let part = |part: &str| match part {
             "**" => Ok(Part::AnyDepth),
             name if !name.contains(['*', '?', '[']) => Ok(Part::Name(name.to_string())),
@@ -54,6 +58,14 @@ pub fn excluding(patterns: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
     let mut all = names.collect::<Result<Vec<_>, _>>()?;
     all.extend(from_root(&paths)?);
     Ok(all)
+}
+
+/// The paths that a pattern leads to, sorted by name, and the folders that could not be looked into.
+pub fn find(disk: &impl Disk, pattern: &str) -> anyhow::Result<(Vec<PathBuf>, Vec<(PathBuf, io::Error)>)> {
+    let (mut folders, mut found) = (Folders::default(), Vec::new());
+    folders.find(disk, &Paths::parse(pattern)?, &mut found);
+    found.sort();
+    Ok((found, folders.failed))
 }
 
 /// Whether one of the patterns leads to a path.
@@ -164,12 +176,12 @@ mod tests {
         }
         std::os::unix::fs::symlink("x", top.path().join("link")).unwrap();
         std::os::unix::fs::symlink("..", top.path().join("x/circle")).unwrap();
+        // several ways to each folder, and no end to them
+        std::os::unix::fs::symlink(".", top.path().join("x/y/again")).unwrap();
         let check = |pattern: &str, want: &[&str]| {
-            let mut found = Vec::new();
             let pattern = format!("{}/{pattern}", top.path().display());
-            Folders::default().find(&Real, &Paths::parse(&pattern).unwrap(), &mut found);
-            found.sort();
-            found.dedup();
+            let (found, failed) = find(&Real, &pattern).unwrap();
+            assert!(failed.is_empty(), "{failed:?}");
             let want: Vec<PathBuf> = want.iter().map(|path| top.path().join(path)).collect();
             assert_eq!(found, want, "{pattern}");
         };
@@ -181,7 +193,9 @@ mod tests {
         check("link/y/c.log", &["link/y/c.log"]);
         check("?.[lt]*", &["a.log", "b.txt"]);
         check("**/*.log", &["a.log", "x/a.log", "x/y/.d.log", "x/y/c.log"]);
-        check("x/**", &["x/a.log", "x/circle", "x/y/.d.log", "x/y/c.log"]);
+        check("x/**", &["x/a.log", "x/circle", "x/y/.d.log", "x/y/again", "x/y/c.log"]);
+        assert_eq!(find(&Real, "./Cargo.*l").unwrap().0, [Path::new("./Cargo.toml")]);
+        assert_eq!(find(&Real, "Cargo.*l").unwrap().0, [Path::new("Cargo.toml")]);
     }
 
     #[test]
