@@ -91,7 +91,9 @@ impl Sqlite {
         let mut sqlite = Sqlite { config, pipeline, connection, tables, has_positions, is_set_up, troubled };
         match sqlite.set_up() {
             // what passes is waited for with the first row
-            Err(error) if !passing(&error) => Err(error).with_context(|| format!("{shown} is no database")),
+            Err(error) if !passing(&error) => {
+                Err(error).with_context(|| format!("{shown} cannot be used as a database"))
+            }
             _ => Ok(sqlite),
         }
     }

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use super::rig::{Onceline, Run};
 
@@ -261,6 +261,34 @@ fn a_pipeline_file_that_is_read_again_reads_nothing_twice() {
         stored(&onceline, &want.iter().map(String::as_str).collect::<Vec<&str>>());
         assert_eq!(stop(running).count("events_in"), want.len() as u64);
     }
+}
+
+/// More files than the process may open, and by far fewer left than it keeps open: the output has what it needs, and
+/// the log does not name each file.
+#[test]
+fn more_files_than_can_be_opened() {
+    let onceline = follow("20ms");
+    let running = onceline.start(b"");
+    append(&onceline, "first.log", "first\n");
+    stored(&onceline, &["first"]);
+    let process = Pid::from_raw(running.id().try_into().expect("a number"));
+    let open = fs::read_dir(format!("/proc/{}/fd", running.id())).expect("descriptors").count() as u64;
+    let limit = Rlimit { current: Some(open + 12), maximum: Some(open + 12) };
+    prlimit(process, Resource::Nofile, limit).expect("a limit");
+    let mut want = vec!["first".to_string()];
+    for round in 0..3 {
+        for file in 0..200 {
+            let message = format!("{file} of round {round}");
+            append(&onceline, &format!("{}/{file}.log", file % 20), &format!("{message}\n"));
+            want.push(message);
+        }
+        want.sort();
+        stored(&onceline, &want.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    running.signal(Signal::TERM);
+    let run = running.wait().settled();
+    assert!(run.stderr.contains("no more files can be opened"), "{}", run.stderr);
+    assert!(run.stderr.lines().count() < 15, "{}", run.stderr);
 }
 
 #[test]

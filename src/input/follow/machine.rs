@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::disk::{Disk, Inode, OpenFile, Stat};
 use super::pattern::{Other, Paths, leaves_out};
 use crate::codec::Block;
@@ -28,6 +30,8 @@ const BUSY: Duration = Duration::from_secs(60);
 pub const SETTLE: Duration = Duration::from_secs(2);
 /// A half line that is longer is read again only when it grew by an eighth: reading it costs time each time.
 const HALF_BYTES: u64 = 64 << 10;
+/// What says that this process, or the machine, can open no more files.
+const EXHAUSTED: [i32; 2] = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
 /// A step ends after so many turns, to hear what changed.
 const TURNS_MAX: usize = 64;
 
@@ -342,6 +346,9 @@ impl<D: Disk> Machine<D> {
         for number in close {
             self.close(number, take);
         }
+        if self.open.len() > self.rules.open_files_max {
+            self.make_room(take);
+        }
         let busy = |file: &Tracked<D::File>| {
             file.is_open() || !file.sure || now < file.active + BUSY || matches!(file.form, Form::Settling(..))
         };
@@ -403,8 +410,21 @@ impl<D: Disk> Machine<D> {
         true
     }
 
+    /// No more files can be opened, by anybody: the output needs some too.
+    fn keep_fewer_open(&mut self) {
+        let fewer = (self.open.len() / 2).max(1);
+        if fewer < self.rules.open_files_max {
+            self.rules.open_files_max = fewer;
+            tracing::warn!(open_files_max = fewer, "no more files can be opened: fewer are kept open from now on");
+        }
+        self.stale = true;
+    }
+
     /// Says that a path cannot be read, once.
     pub(super) fn trouble(&mut self, path: &Path, error: &io::Error) {
+        if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) {
+            return self.keep_fewer_open();
+        }
         if error.kind() != io::ErrorKind::NotFound && self.troubled.insert(path.to_path_buf()) {
             tracing::error!(path = %path.display(), %error, "cannot be read; it is tried again");
         }

@@ -24,6 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
+
 use super::identity::{FileKey, Identity, Mark, Position};
 use super::known::Place;
 use super::{Draft, Intake, file};
@@ -54,7 +56,7 @@ const WATCH: Duration = Duration::from_millis(200);
 
 /// Follows files until the program goes down.
 pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Result<()> {
-    let rules = config.rules(files)?;
+    let mut rules = config.rules(files)?;
     let known = intake.before.positions.clone();
     let looked = intake.before.looked.iter().map(|pattern| glob::Pattern::new(pattern));
     let mut watch = Watch::new();
@@ -63,6 +65,10 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
         let (patterns, exclude) = (pattern::from_root(&earlier.paths)?, pattern::excluding(&earlier.exclude)?);
         anyhow::Ok(Other { input: earlier.input, patterns, exclude })
     };
+    // the rest is for the output, the state and other inputs
+    if let Some(open_max) = getrlimit(Resource::Nofile).current {
+        rules.open_files_max = rules.open_files_max.min(usize::try_from(open_max / 2).unwrap_or(usize::MAX)).max(1);
+    }
     let mut machine = Machine::new(Real, rules, intake.limits.clone(), &intake.pool, known)
         .looked_before(looked.collect::<Result<_, _>>()?)
         .left_to(files.earlier.iter().map(earlier).collect::<Result<_, _>>()?);
