@@ -16,7 +16,8 @@
 //! # Modules, in the order of the data path
 //!
 //! - [`config`]: pipeline files: typed getters, and errors that point at the place
-//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`, dead letters sent again
+//! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`, `test`, dead letters sent
+//!   again
 //! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
 //! - [`codec`]: records as events: `plain`, `json`, `csv`, `logfmt`
 //! - [`batch`]: what flows: many events over one buffer

@@ -101,6 +101,18 @@ enum Command {
         #[arg(long)]
         pretty: bool,
     },
+    /// Run the tests that pipeline files hold
+    #[command(
+        long_about = "Runs the cases of pipelines, `[[test]]` in the pipeline file or beside it in NAME.test.toml: what \
+                      becomes of their input, without reading or delivering anything else, against what they say. \
+                      Each difference is shown.",
+        after_help = "Example:\n  onceline test pipelines/*.toml\n\n\
+            Exit status: 0 all are good, 1 something is different, 2 a wrong file, or one without tests."
+    )]
+    Test {
+        #[command(flatten)]
+        pipelines: PipelineArgs,
+    },
     /// How far files were read: show it, or forget it
     #[command(subcommand)]
     Positions(commands::positions::PositionsCommand),
@@ -203,6 +215,7 @@ fn main() -> ExitCode {
             let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             explain_command(&pipelines, input, Show { metadata, steps, pretty, colour })
         }
+        Command::Test { pipelines } => commands::test::run(&pipelines),
         Command::Positions(command) => commands::positions::run(&command),
         Command::DeadLetters(command) => commands::letters::run(&command),
         Command::Import(command) => commands::import::run(&command),
@@ -253,15 +266,19 @@ fn load(args: &PipelineArgs, options: &Options) -> anyhow::Result<Option<Vec<(Pa
             }
         };
         let (plan, report) = read::read(path, &text, options, &config::process_env);
-        if !report.is_empty() {
-            eprint!("{}", report.render(std::io::stderr().is_terminal()));
-        }
+        say_report(&report);
         match plan {
             Some(plan) => plans.push((path.clone(), plan)),
             None => good = false,
         }
     }
     Ok(good.then_some(plans))
+}
+
+fn say_report(report: &config::Report) {
+    if !report.is_empty() {
+        eprint!("{}", report.render(std::io::stderr().is_terminal()));
+    }
 }
 
 fn options(args: &PipelineArgs) -> Options {
@@ -275,7 +292,7 @@ fn say_conflicts(plans: &[(PathBuf, Plan)]) -> bool {
 }
 
 fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
-    let Some(plans) = load(args, &options(args))? else { return Ok(WRONG) };
+    let Some(plans) = commands::test::load_with_cases(args)? else { return Ok(WRONG) };
     if say_conflicts(&plans) {
         return Ok(WRONG);
     }
@@ -294,7 +311,7 @@ fn explain_command(args: &PipelineArgs, input: usize, show: Show) -> anyhow::Res
         eprintln!("onceline: explain takes one pipeline file");
         return Ok(WRONG);
     };
-    let Some(plans) = load(args, &Options { explain: true, ..options(args) })? else { return Ok(WRONG) };
+    let Some(plans) = load(args, &options(args))? else { return Ok(WRONG) };
     for (path, plan) in &plans {
         if input >= plan.pipeline.inputs.len() {
             eprintln!("onceline: {} has no input {input}, they count from 0", path.display());

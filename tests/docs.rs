@@ -189,6 +189,7 @@ fn known() -> BTreeMap<&'static str, Names> {
     known.insert("[index]", keys("[index]", "name = \"a\""));
     known.insert("[output.tls]", keys(&format!("{engine}[output.tls]"), ""));
     known.insert("[output.template]", keys(&format!("{engine}[output.template]"), ""));
+    known.insert("[[test]]", keys("[[test]]", "input = \"a\""));
     for section in ["[time]", "[dead_letter]", "[state]", "[tuning]"] {
         known.insert(section, keys(section, ""));
     }

@@ -4,3 +4,4 @@ pub mod import;
 pub mod letters;
 pub mod positions;
 pub mod run;
+pub mod test;

@@ -44,26 +44,54 @@ pub struct Answer {
 
 /// Explains the events on standard input, read by the codec of input number `input`.
 pub fn run(pipeline: &Pipeline, input: usize, show: Show, out: &mut dyn Write) -> io::Result<()> {
-    let mut explain =
-        Explain { pipeline, show, packer: Packer::new(pipeline, Form::Rows), batch: Batch::default(), records: vec![] };
     let mut failed = Ok(());
     let stdin = io::stdin();
-    let mut take = |block, head: &[u8]| {
-        let source = Arc::new(Source { name: "stdin".into(), head: head.into(), ..Source::default() });
-        let blocks = if show.steps { single(block) } else { vec![block] };
+    let source = Source { name: "stdin".into(), ..Source::default() };
+    each(pipeline, input, show, &mut Bytes::Descriptor(stdin.as_fd()), &source, &mut |answers| {
         let mut text = Vec::new();
-        for block in blocks {
-            for answer in explain.block(input, block, source.clone()) {
-                if show.pretty { pretty::write(&answer, show.colour, &mut text) } else { write(&answer, &mut text) }
-            }
+        for answer in answers {
+            if show.pretty { pretty::write(&answer, show.colour, &mut text) } else { write(&answer, &mut text) }
         }
         failed = out.write_all(&text).and_then(|()| out.flush());
         failed.is_ok()
-    };
-    let mut bytes = Bytes::Descriptor(stdin.as_fd());
-    let start = lines::Start::default();
-    lines::read(&mut bytes, start, pipeline.limits(input), &Pool::default(), &|| true, &mut take)?;
+    })?;
     failed
+}
+
+/// What would become of the events of a text, as if it stood in a file.
+pub fn answers(
+    pipeline: &Pipeline,
+    input: usize,
+    text: &[u8],
+    path: Option<&str>,
+    show: Show,
+) -> io::Result<Vec<Answer>> {
+    let mut all = Vec::new();
+    let source = Source { name: path.unwrap_or("stdin").into(), inode: path.map(|_| (0, 0)), ..Source::default() };
+    each(pipeline, input, show, &mut Bytes::Stream(Box::new(text)), &source, &mut |answers| {
+        all.extend(answers);
+        true
+    })?;
+    Ok(all)
+}
+
+fn each(
+    pipeline: &Pipeline,
+    input: usize,
+    show: Show,
+    bytes: &mut Bytes<'_>,
+    source: &Source,
+    tell: &mut dyn FnMut(Vec<Answer>) -> bool,
+) -> io::Result<()> {
+    let mut explain =
+        Explain { pipeline, show, packer: Packer::new(pipeline, Form::Rows), batch: Batch::default(), records: vec![] };
+    let mut take = |block, head: &[u8]| {
+        let Source { name, inode, again, .. } = source;
+        let source = Arc::new(Source { name: name.clone(), head: head.into(), inode: *inode, again: *again });
+        let blocks = if show.steps { single(block) } else { vec![block] };
+        tell(blocks.into_iter().flat_map(|block| explain.block(input, block, source.clone())).collect())
+    };
+    lines::read(bytes, lines::Start::default(), pipeline.limits(input), &Pool::default(), &|| true, &mut take)
 }
 
 /// A block a record, so that the time of a filter is that of one record.

@@ -1,5 +1,6 @@
 //! A pipeline: what a pipeline file describes, ready to run.
 
+pub mod cases;
 pub mod check;
 pub mod explain;
 pub mod pack;

@@ -119,7 +119,7 @@ impl Page {
 }
 
 /// A value on one line, without what moves the cursor.
-fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     let text = clean(&value.to_string());
     match text.char_indices().nth(VALUE_CHARS_MAX) {
         Some((at, _)) => format!("{}… ({} characters)", &text[..at], text.chars().count()),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::cases::{self, Case};
 use super::{Input, InputKind, Pipeline, Tuning};
 use crate::batch::HEAD;
 use crate::codec::{self, Codec, json, plain};
@@ -27,8 +28,6 @@ pub struct Options {
     pub from_start: bool,
     /// It replaces a pipeline that runs, and goes on where that came to.
     pub again: bool,
-    /// Only looks at events: the input's way of reading does not matter.
-    pub explain: bool,
 }
 
 /// A pipeline with what is said about it.
@@ -39,6 +38,8 @@ pub struct Plan {
     pub strict: bool,
     /// How long indices are kept, as far as it was said.
     pub retention: Option<Duration>,
+    /// What it says of itself, see [`cases`].
+    pub cases: Vec<Case>,
 }
 
 /// What is left of the `[id]` section to speak of.
@@ -85,6 +86,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
     let (letters, letters_bytes_max, letters_age_max) = dead_letter(root.table_or_empty("dead_letter"));
     let state = state_path(root.table_or_empty("state"));
     let tuning = tuning(root.table_or_empty("tuning"));
+    let cases = cases::read(root);
     if let Some(choice) = &choice {
         refuse_unstrict(&id, choice, strict);
     }
@@ -126,7 +128,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
     };
     let choice = Said { definition, repeatable, source, raw, rule_assumed, keep, odds };
     let retention = retention.or(pipeline.stamp.past_secs.map(|past| Duration::from_secs(past.unsigned_abs())));
-    Some(Plan { pipeline, choice, index: name, strict, retention })
+    Some(Plan { pipeline, choice, index: name, strict, retention, cases: cases? })
 }
 
 /// The inputs; events of files say where they begin if the pipeline asks (`located`).

@@ -16,6 +16,7 @@ mod rig;
 mod rights;
 mod secrets;
 mod stopping;
+mod testing;
 mod tls;
 
 use std::path::{Path, PathBuf};
