@@ -26,7 +26,7 @@ use super::follow;
 use super::follow::disk::{Disk, OpenFile, Real, Stat, read_some};
 use super::follow::pattern::{find, leaves_out};
 use super::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
-use super::known::{self, Known, Row, Seen};
+use super::known::{self, Known, Likeness, Row, Seen};
 use super::lines::{Bytes, Start};
 use super::packed::{self, Compression};
 
@@ -247,21 +247,23 @@ impl Opened {
 
 /// From where on a file is new that is not compressed, and the known place that is, if it is one.
 fn place_in(file: &File, seen: &Seen<'_>, known: &Known) -> io::Result<(u64, Option<Position>)> {
-    if let Some((number, _)) = known.find(file, seen)? {
-        let found = known.get(number).cloned();
-        return Ok((found.as_ref().map_or(0, |place| place.mark.offset), found));
+    let found = known.find(file, seen)?;
+    let place = found.and_then(|(number, _)| known.get(number).cloned());
+    let offset = place.as_ref().map_or(0, |place| place.mark.offset);
+    if matches!(found, Some((_, Row::Same))) {
+        return Ok((offset, place));
     }
     let mut copied = 0;
     for (number, row) in known.candidates(seen) {
         let Some(place) = known.get(number).filter(|_| row == Row::Moved) else { continue };
         // what cannot be read is no original
         if let Ok(original) = Real.open(&place.path)
-            && let Ok(Some(offset)) = known::copied(file, seen.stat.bytes, &original, place)
+            && let Ok(Likeness::Within(offset) | Likeness::Beyond(offset)) = known::likeness(file, &original, place)
         {
             copied = copied.max(offset);
         }
     }
-    Ok((copied, None))
+    Ok(if copied > offset { (copied, None) } else { (offset, place) })
 }
 
 /// The text of a file, decompressed, with a place in it.

@@ -224,19 +224,42 @@ pub fn find_packed<T>(
     Ok(Some((text, found)))
 }
 
-/// How far a file is a copy of one that is there, such as the copy of copytruncate: as much as was read there is not
-/// read again.
-pub fn copied(file: &impl OpenFile, bytes: u64, original: &impl OpenFile, known: &Position) -> io::Result<Option<u64>> {
-    if usize::from(known.identity.head.bytes) < HEAD || bytes < HEAD as u64 || !fits(original, known)? {
-        return Ok(None);
+/// How a file stands to a known one that it begins like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// It is another.
+    Other,
+    /// All of it stands in the original too, which is there: a copy, such as copytruncate makes, that is whole or still
+    /// grows. As far as this it was read there.
+    Within(u64),
+    /// A copy of all that was read of the original; what stands behind is nowhere else.
+    Beyond(u64),
+    /// It is shorter than what was read of the original, which is not what it was: nothing is there to compare with.
+    Unknown,
+}
+
+/// Whether a file is a copy of a known one: as much as was read there is not read again.
+pub fn likeness(file: &impl OpenFile, original: &impl OpenFile, known: &Position) -> io::Result<Likeness> {
+    let (head, read) = (known.identity.head, known.mark.offset);
+    // many files share a first line, so a short head proves little
+    if usize::from(head.bytes) < HEAD || !head.begins(&read_some(file, 0, HEAD)?) {
+        return Ok(Likeness::Other);
     }
-    let offset = known.mark.offset.min(bytes);
-    let from = offset.saturating_sub(TAIL as u64);
-    let count = (offset - from) as usize;
-    let is_copy = known.identity.head.begins(&read_some(file, 0, HEAD)?)
-        && read_some(file, from, count)? == read_some(original, from, count)?;
-    // a half line of a copy has its beginning in what was read
-    is_copy.then(|| last_line_end(file, offset, u64::MAX)).transpose()
+    let bytes = file.stat()?.bytes;
+    let from = bytes.saturating_sub(TAIL as u64);
+    let end = read_some(file, from, (bytes - from) as usize)?;
+    let is_within = read_some(original, from, end.len())? == end;
+    // asked after it was read: what was compared with was of it
+    let is_there = fits(original, known)?;
+    Ok(match () {
+        () if is_there && is_within && bytes >= read => Likeness::Within(read),
+        // a half line of a copy has its beginning in what was read
+        () if is_there && is_within => Likeness::Within(last_line_end(file, bytes, u64::MAX)?),
+        // who truncates an original has the copy whole by then, though it was not when its size was asked
+        () if fits(file, known)? => Likeness::Beyond(read),
+        () if is_there || bytes >= read => Likeness::Other,
+        () => Likeness::Unknown,
+    })
 }
 
 /// Where the last whole line ends, looked for as far back as a line may be long.

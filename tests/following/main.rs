@@ -1,5 +1,6 @@
 //! Following files, on real files in a folder of its own, step by step: the time is handed in, so nothing waits.
 
+mod copies;
 mod random;
 mod rig;
 
@@ -184,72 +185,6 @@ fn rotation() {
         PLAIN,
         &["append a.log abc", "go", "write a.log xyz\\n"],
         &["xyz"],
-    );
-    check(
-        "copied within the pattern",
-        "*",
-        PLAIN,
-        &["fill a 5000", "go", "copy a b", "go", "truncate a", "append a 1\\n"],
-        &many(5000, &["1"]).iter().map(String::as_str).collect::<Vec<_>>(),
-    );
-    let text = String::from_utf8(lines_of_bytes(5000)).unwrap().replace('\n', "\\n");
-    let (part, rest) = text.split_at(3000);
-    check(
-        "met while it is copied",
-        "*",
-        PLAIN,
-        &["fill a 5000", "go", &format!("append b {part}"), "go 1", &format!("append b {rest}"), "go", "append a 1\\n"],
-        &many(5000, &["a@1"]).iter().map(String::as_str).collect::<Vec<_>>(),
-    );
-    check(
-        "what a truncation destroyed is read from the copy",
-        "*",
-        PLAIN,
-        &["fill a 5000", "go", "append a 1\\n", "copy a b", "truncate a", "append a 2\\n"],
-        &many(5000, &["a@2", "b@1"]).iter().map(String::as_str).collect::<Vec<_>>(),
-    );
-}
-
-/// What is met first after a restart is not taken for what is where it was.
-#[test]
-fn copies_after_a_restart() {
-    let fill = |more: &[&str]| many(5000, more);
-    let want = fill(&["b@1"]);
-    let want: Vec<&str> = want.iter().map(String::as_str).collect();
-    check(
-        "a copy that is met before the original",
-        "*",
-        PLAIN,
-        &["fill b 5000", "go", "copy b a", "restart", "append b 1\\n"],
-        &want,
-    );
-    let want = fill(&["a.1@1", "a@2"]);
-    let want: Vec<&str> = want.iter().map(String::as_str).collect();
-    check(
-        "compressed, with the inode used again, and a restart in between",
-        "*",
-        PLAIN,
-        &[
-            "fill a 5000",
-            "go",
-            "append a 1\\n",
-            "move a a.1",
-            "append a 2\\n",
-            "go",
-            "gzip a.1",
-            "restart",
-            "go",
-            "restart",
-        ],
-        &want,
-    );
-    let end: Change = |rules, _| rules.from_end = true;
-    check(
-        "a compressed file at the first look",
-        "*",
-        end,
-        &["append a 1\\n", "gzip a", "go", "append b 2\\n"],
-        &["b@2"],
     );
 }
 

@@ -249,6 +249,13 @@ impl Rig {
             }
             "folder" => fs::create_dir_all(self.at(one)).unwrap(),
             "move" => fs::rename(self.at(one), self.at(two)).unwrap(),
+            // more of a copy: up to so many bytes, or all there is
+            "part" => {
+                let (to, bytes) = two.split_once(' ').unwrap_or((two, ""));
+                let (text, done) = (fs::read(self.at(one)).unwrap(), fs::read(self.at(to)).map_or(0, |it| it.len()));
+                let end = bytes.parse().map_or(text.len(), |bytes: usize| bytes.min(text.len()));
+                self.append(to, &text[done..end.max(done)]);
+            }
             "copy" => drop(fs::copy(self.at(one), self.at(two)).unwrap()),
             "delete" => fs::remove_file(self.at(one)).unwrap(),
             "link" => fs::hard_link(self.at(one), self.at(two)).unwrap(),
@@ -258,6 +265,12 @@ impl Rig {
             "restart" => self.restart(),
             "go" => self.go(one.parse().unwrap_or(12)),
             "look" => self.go(1),
+            // a second later something is said to have changed
+            "see" => {
+                self.now += SECOND;
+                let path = self.at(one);
+                while self.step(&[Hint::Path(path.clone())]) {}
+            }
             "hint" => {
                 let path = self.at(one);
                 while self.step(&[Hint::Path(path.clone())]) {}

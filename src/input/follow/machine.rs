@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::adopt::Copy;
 use super::disk::{Disk, Inode, OpenFile, Stat};
+use super::originals::{Originals, Start};
 use super::pattern::{Other, Paths, leaves_out};
 use crate::codec::Block;
 use crate::input::Limits;
-use crate::input::identity::{Identity, Mark, Position, Print, Tail};
+use crate::input::identity::{Identity, Mark, Position, Tail};
 use crate::input::known::{Known, Place};
 use crate::input::lines::Cutter;
 use crate::input::packed::Text;
@@ -95,10 +97,14 @@ pub(super) struct Tracked<F> {
     pub form: Form<F>,
     /// It was there at the first look by a pattern, so that nothing of it is new.
     pub from_end: bool,
-    /// It was told that it began.
+    /// It was told that it began. One that is not compressed is unsure before, and its mark is where it would go on.
     pub began: bool,
     /// The file that was read in its place before; until it begins.
     pub instead: Option<FileNumber>,
+    /// It seems to be a copy; until it begins.
+    pub copy: Option<Copy>,
+    /// Its first bytes, once it is one of the originals.
+    pub start: Option<Start>,
     /// A name leads to it.
     pub named: bool,
     /// The scan that met it last.
@@ -155,10 +161,8 @@ pub struct Machine<D: Disk> {
     /// Paths that could not be read, said once.
     pub(super) troubled: HashSet<PathBuf>,
     pub(super) folders: Vec<PathBuf>,
-    /// Files that new ones may be copies of, by their heads.
-    pub(super) originals: HashMap<Print, Vec<FileNumber>>,
-    /// Copies that may not be whole yet: as they were, and since when.
-    pub(super) copying: HashMap<PathBuf, (Stat, Duration)>,
+    /// Files that others may be copies of.
+    pub(super) originals: Originals,
 }
 
 impl<D: Disk> Machine<D> {
@@ -186,8 +190,7 @@ impl<D: Disk> Machine<D> {
             stale: true,
             troubled: HashSet::new(),
             folders: Vec::new(),
-            originals: HashMap::new(),
-            copying: HashMap::new(),
+            originals: Originals::default(),
         }
     }
 
@@ -363,6 +366,9 @@ impl<D: Disk> Machine<D> {
     pub(super) fn lose(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
         let Some(file) = self.files.remove(&number) else { return true };
         self.open.remove(&number);
+        if let Some(start) = file.start {
+            self.originals.remove(start, file.identity.head, number);
+        }
         if self.by_inode.get(&file.inode()) == Some(&number) {
             self.by_inode.remove(&file.inode());
         }

@@ -14,6 +14,7 @@
 mod adopt;
 pub mod disk;
 pub mod machine;
+mod originals;
 pub mod pattern;
 mod scan;
 mod turn;

@@ -61,13 +61,11 @@ impl<D: Disk> Machine<D> {
 
     /// Begins to follow files that were not.
     fn meet_new(&mut self, new: Vec<(PathBuf, Stat)>, first: bool, take: &mut Take<'_>) -> bool {
-        self.copying.retain(|path, _| new.iter().any(|(new, _)| new == path));
         // those that are where they were first, so that nobody else is taken for them
         let (mut known, mut other): (Vec<_>, Vec<_>) =
             new.into_iter().partition(|(_, stat)| self.gone.has_inode(stat.device, stat.inode));
         for new in [&mut known, &mut other] {
             new.sort_by(|a, b| a.0.cmp(&b.0));
-            self.note_originals(!new.is_empty());
             for (path, stat) in std::mem::take(new) {
                 let from_end = first && self.rules.from_end && !self.was_looked_for(&path);
                 if !self.adopt(path, &stat, from_end, None, take) {

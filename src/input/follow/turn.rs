@@ -28,6 +28,15 @@ enum Got {
     Compressed(Stat),
 }
 
+/// What came of opening a file.
+pub(super) enum Opened {
+    Same,
+    /// The path leads to another file, or nowhere.
+    Missing,
+    /// The file is not what it was.
+    Replaced(Stat),
+}
+
 /// A known place, and whose it is.
 type Fitting = (Position, Origin);
 
@@ -44,13 +53,14 @@ impl<D: Disk> Machine<D> {
     /// Reads some of a file. False once nobody takes anything.
     pub(super) fn turn(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
         let Some(file) = self.files.get(&number) else { return true };
-        let opens = matches!(file.form, Form::Plain(None) | Form::Settling(..));
+        let (opens, began) = (matches!(file.form, Form::Plain(None) | Form::Settling(..)), file.began);
         if opens && !self.make_room(take) {
             self.queue(number);
             return true;
         }
         match self.files.get(&number).map(|file| &file.form) {
-            Some(Form::Plain(_)) => self.turn_plain(number, take),
+            Some(Form::Plain(_)) if began => self.turn_plain(number, take),
+            Some(Form::Plain(_)) => self.turn_unsure(number, take),
             Some(Form::Settling(..)) => self.open_packed(number, take),
             Some(Form::Packed(..)) => self.turn_packed(number, take),
             Some(Form::Unpacked) | None => true,
@@ -72,6 +82,12 @@ impl<D: Disk> Machine<D> {
                     if !hand_over(number, file, block, tail, take) {
                         return false;
                     }
+                }
+                if file.start.is_none()
+                    && let Form::Plain(Some(Open { head, .. })) = &file.form
+                    && head.len() == HEAD
+                {
+                    file.start = Some(self.originals.insert(head, number));
                 }
                 if end {
                     file.sure = file.stat.as_ref().is_some_and(|was| !was.changed(&stat));
@@ -253,24 +269,12 @@ fn hand_over<F>(number: FileNumber, file: &mut Tracked<F>, block: Block, tail: T
 /// Reads a block's worth from the mark on, with `flush` the half line at the end too, and looks whether what was
 /// read is of the same file: only after reading can that be known.
 fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: &Limits, pool: &Pool, flush: bool) -> io::Result<Got> {
-    let Form::Plain(form) = &mut file.form else { return Ok(Got::Missing) };
-    let open = match form {
-        Some(open) => open,
-        None => {
-            let opened = disk.open(&file.path)?;
-            let stat = opened.stat()?;
-            if stat.inode() != (file.identity.device, file.identity.inode) {
-                return Ok(Got::Missing);
-            }
-            if file.identity.born.zip(stat.born).is_some_and(|(was, is)| was != is) {
-                return Ok(Got::Replaced(stat));
-            }
-            match resume(opened, &file.identity, &file.mark)? {
-                Some(open) => form.insert(open),
-                None => return Ok(Got::Replaced(stat)),
-            }
-        }
-    };
+    match file.open(disk)? {
+        Opened::Same => {}
+        Opened::Missing => return Ok(Got::Missing),
+        Opened::Replaced(stat) => return Ok(Got::Replaced(stat)),
+    }
+    let Form::Plain(Some(open)) = &file.form else { return Ok(Got::Missing) };
     let stat = open.file.stat()?;
     let offset = file.mark.offset;
     if stat.bytes < offset {
@@ -311,22 +315,35 @@ fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: &Limits, pool: &
     Ok(Got::Blocks { blocks, end, half, stat })
 }
 
-/// An open file at a known place; none if it is another file.
-fn resume<F: OpenFile>(file: F, identity: &Identity, mark: &Mark) -> io::Result<Option<Open<F>>> {
-    let head = read_some(&file, 0, usize::from(identity.head.bytes))?;
-    let bytes = mark.offset.min(TAIL as u64);
-    let before = read_some(&file, mark.offset - bytes, bytes as usize)?;
-    if !identity.head.begins(&head) || !mark.tail.ends(&before) {
-        return Ok(None);
+impl<F: OpenFile> Tracked<F> {
+    /// Opens it at its mark, if it is not open.
+    pub fn open<D: Disk<File = F>>(&mut self, disk: &D) -> io::Result<Opened> {
+        let Form::Plain(form @ None) = &mut self.form else { return Ok(Opened::Same) };
+        let (identity, mark) = (&self.identity, &self.mark);
+        let file = disk.open(&self.path)?;
+        let stat = file.stat()?;
+        if stat.inode() != (identity.device, identity.inode) {
+            return Ok(Opened::Missing);
+        }
+        if identity.born.zip(stat.born).is_some_and(|(was, is)| was != is) {
+            return Ok(Opened::Replaced(stat));
+        }
+        let head = read_some(&file, 0, usize::from(identity.head.bytes))?;
+        let bytes = mark.offset.min(TAIL as u64);
+        let before = read_some(&file, mark.offset - bytes, bytes as usize)?;
+        if !identity.head.begins(&head) || !mark.tail.ends(&before) {
+            return Ok(Opened::Replaced(stat));
+        }
+        let mut tail = Tail::default();
+        tail.push(&before);
+        *form = Some(Open { file, head, tail });
+        Ok(Opened::Same)
     }
-    let mut tail = Tail::default();
-    tail.push(&before);
-    Ok(Some(Open { file, head, tail }))
 }
 
 impl<F: OpenFile> Open<F> {
     /// Whether what stands before the mark is still what was read.
-    fn is_same(&self, offset: u64) -> io::Result<bool> {
+    pub fn is_same(&self, offset: u64) -> io::Result<bool> {
         let (mut head, mut tail) = ([0; HEAD], [0; TAIL]);
         let (head, tail) = (&mut head[..self.head.len()], &mut tail[..self.tail.bytes().len()]);
         Ok(read_full(&self.file, 0, head)? == self.head.len()
