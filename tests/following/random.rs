@@ -22,6 +22,8 @@ enum Deed {
     /// To a name that no pattern leads to.
     MoveAway(u8),
     CopyTruncate(u8),
+    /// Some of a copy within the pattern, of what was read of a KiB at least; that copy is finished by `CopyTruncate`.
+    CopySome(u8, u16),
     Delete(u8),
     /// The rotated file, if there is one.
     Compress(u8, bool),
@@ -38,7 +40,8 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
             .prop_map(|(file, lines, bytes, half)| Deed::Append { file, lines, bytes, half }),
         2 => file.clone().prop_map(Deed::Rotate),
         1 => file.clone().prop_map(Deed::MoveAway),
-        1 => file.clone().prop_map(Deed::CopyTruncate),
+        2 => file.clone().prop_map(Deed::CopyTruncate),
+        2 => (file.clone(), prop_oneof![Just(0u16), 1024..4000u16]).prop_map(|(file, bytes)| Deed::CopySome(file, bytes)),
         1 => file.clone().prop_map(Deed::Delete),
         2 => (file, any::<bool>()).prop_map(|(file, zstd)| Deed::Compress(file, zstd)),
         2 => Just(Deed::Restart),
@@ -59,12 +62,19 @@ struct Model {
     /// that they are followed.
     fresh: BTreeSet<String>,
     moved: u32,
+    /// How many bytes of whole lines were there when files were read.
+    read: BTreeMap<String, usize>,
+    /// Copies that are being made, and how often files were read meanwhile: one that rests for a minute is whole.
+    copies: BTreeMap<String, (String, u32)>,
 }
 
 impl Model {
     /// All files that are followed are read now.
     fn all_read(&mut self) {
         self.fresh.clear();
+        let bytes = |lines: &[String]| lines.iter().map(|line| line.len() + 1).sum();
+        self.read = self.files.iter().map(|(name, (lines, _))| (name.clone(), bytes(lines))).collect();
+        self.copies.values_mut().for_each(|(_, rested)| *rested += 1);
         self.must.extend(self.files.values().flat_map(|(lines, _)| lines.iter().cloned()));
     }
 
@@ -75,7 +85,42 @@ impl Model {
         }
     }
 
+    /// Begins a copy, or goes on with it, up to so many bytes.
+    fn copy_some(&mut self, rig: &mut Rig, name: &str, bytes: usize) {
+        let copy = format!("{name}.copy{}", self.moved);
+        if !self.copies.contains_key(name) {
+            if self.read.get(name).is_none_or(|read| *read < 1024) || !self.files.contains_key(name) {
+                return;
+            }
+            self.moved += 1;
+            rig.append(&copy, b"");
+            self.copies.insert(name.to_string(), (copy, 0));
+        }
+        if let Some((copy, rested)) = self.copies.get_mut(name) {
+            rig.act(&format!("part {name} {copy} {bytes}"));
+            *rested = 0;
+        }
+    }
+
+    /// A copy is given up before something else becomes of the file.
+    fn give_up_copies(&mut self, rig: &Rig, deed: &Deed) {
+        let name = match deed {
+            Deed::Rotate(file) | Deed::MoveAway(file) | Deed::Delete(file) => Some(format!("{file}.log")),
+            _ => None,
+        };
+        let over = self.copies.iter().filter(|(of, (_, rested))| name.as_ref() == Some(*of) || *rested > 3);
+        for of in over.map(|(of, _)| of.clone()).collect::<Vec<_>>() {
+            if let Some((copy, _)) = self.copies.remove(&of) {
+                fs::remove_file(rig.at(&copy)).unwrap();
+            }
+        }
+        if let Some(name) = name {
+            self.read.remove(&name);
+        }
+    }
+
     fn act(&mut self, rig: &mut Rig, deed: &Deed) {
+        self.give_up_copies(rig, deed);
         let name = |file: &u8| format!("{file}.log");
         match deed {
             Deed::Append { file, lines, bytes, half } => {
@@ -117,7 +162,20 @@ impl Model {
                     self.files.remove(&to);
                 }
             }
+            Deed::CopySome(file, bytes) => self.copy_some(rig, &name(file), usize::from(*bytes)),
+            Deed::CopyTruncate(file) if self.copies.contains_key(&name(file)) => {
+                self.copy_some(rig, &name(file), usize::MAX);
+                rig.act(&format!("truncate {}", name(file)));
+                self.read.remove(&name(file));
+                let copied = self.files.remove(&name(file)).zip(self.copies.remove(&name(file)));
+                if let Some((lines, (copy, _))) = copied {
+                    self.files.insert(copy, lines);
+                    self.files.entry(name(file)).or_default();
+                    self.fresh.insert(name(file));
+                }
+            }
             Deed::CopyTruncate(file) => {
+                self.read.remove(&name(file));
                 if let Some((lines, half)) = self.files.get_mut(&name(file)) {
                     self.fresh.insert(name(file));
                     lines.clear();

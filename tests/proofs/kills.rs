@@ -46,8 +46,6 @@ struct Log<'a> {
     lines: Lines,
     random: fastrand::Rng,
     ends: &'a AtomicBool,
-    /// By copying and truncating too.
-    truncates: bool,
     rotated: Rotated,
     old: std::collections::VecDeque<PathBuf>,
 }
@@ -75,7 +73,7 @@ impl Log<'_> {
             match self.random.u8(..) {
                 0..4 => self.rename(),
                 4..7 => self.compress(),
-                7..9 if self.truncates => self.truncate(),
+                7..9 => self.truncate(),
                 _ => {}
             }
         }
@@ -101,9 +99,13 @@ impl Log<'_> {
         }
     }
 
-    /// As copytruncate does it. What was not read would be gone with the file: this waits until all is settled.
+    /// As copytruncate does it. What was not read would be gone with the file: this waits until all is settled. A copy
+    /// of less than a KiB would be another file.
     fn truncate(&mut self) {
         let (path, started) = (self.onceline.path("in/app.log"), Instant::now());
+        if fs::metadata(&path).map_or(0, |meta| meta.len()) < 1024 {
+            return;
+        }
         while !is_settled(self.onceline, &path) {
             if self.ends.load(Relaxed) || started.elapsed() > Duration::from_secs(10) {
                 return;
@@ -137,7 +139,6 @@ struct Story {
 fn torment(
     onceline: &Onceline,
     lines: Lines,
-    truncates: bool,
     random: &mut fastrand::Rng,
     kills: u64,
     more: impl Fn() -> bool,
@@ -148,15 +149,8 @@ fn torment(
     let (kills, rotated) = std::thread::scope(|scope| {
         let stop = EndsWhenDropped(&ends);
         let (random_of_log, ends) = (random.fork(), &ends);
-        let log = Log {
-            onceline,
-            lines,
-            random: random_of_log,
-            ends,
-            truncates,
-            rotated: Rotated::default(),
-            old: Default::default(),
-        };
+        let log =
+            Log { onceline, lines, random: random_of_log, ends, rotated: Rotated::default(), old: Default::default() };
         let log = scope.spawn(|| log.grow());
         let (kills, _) =
             kill_again_and_again(onceline, random, 20_000..2_500_000, |_, killed| killed < kills || more());
@@ -251,7 +245,7 @@ fn an_engine(name: &'static str, kills: u64, restarts: u64) {
             engine.get(&format!("/{index}/_refresh"));
             engine.get(&format!("/{index}/_count")).json()["count"].as_u64().unwrap_or(0)
         };
-        torment(&onceline, TYPED, true, &mut random, kills, || restarted.load(Relaxed) < restarts, stored)
+        torment(&onceline, TYPED, &mut random, kills, || restarted.load(Relaxed) < restarts, stored)
     });
     let docs = engine.docs(&index);
     let rewritten = docs.iter().filter(|doc| doc.version != 1).count();
@@ -279,7 +273,7 @@ fn every_line_is_one_row_in_sqlite() {
         let database = rusqlite::Connection::open(onceline.path("out.sqlite")).expect("a database");
         database.query_row("SELECT count(*) FROM lines", [], |row| row.get::<_, i64>(0)).unwrap_or(0) as u64
     };
-    let story = torment(&onceline, UNTYPED, false, &mut random, of(60, 6), || false, stored);
+    let story = torment(&onceline, UNTYPED, &mut random, of(60, 6), || false, stored);
     let rows = onceline.rows("out.sqlite");
     let again = rows.iter().filter(|row| row.version != 1).count();
     story.tell("sqlite", UNTYPED, rows.iter().map(|row| row.source["n"].as_u64().expect("a number")).collect());

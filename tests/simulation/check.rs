@@ -10,7 +10,8 @@ use crate::engine::Doc;
 use crate::life::LETTERS;
 use crate::logs::Text;
 use crate::pipe::{PIPE, Piece};
-use crate::scenario::{APPS, Shape};
+use crate::scenario::{APPS, Shape, Trouble};
+use crate::session::Places;
 use crate::world::{World, lock};
 use crate::writer::{Kind, Line, Lines};
 use onceline::input::identity::Position;
@@ -129,6 +130,21 @@ pub fn positions(world: &World, positions: &[Position], when: &str) {
             }
             _ => {}
         }
+    }
+}
+
+/// A line is handed over, of this place: of no place twice in a session, nor of a copy what was read of the original.
+pub fn place(world: &World, lines: &Lines, places: &mut Places, line: &Line) {
+    let Line { n, text, start, .. } = *line;
+    if !places.read.insert((text, start)) {
+        world.clock.wrong(format!("line {n} at {start} of {text:?} was read twice"));
+    }
+    let Some(copy) = lines.copies.get(&text).filter(|copy| copy.is_promised) else { return };
+    let is_known = places.known.get(&copy.of).is_some_and(|since| *since <= copy.began);
+    // an original that cannot be opened cannot be compared with
+    let troubled = world.clock.faults(Trouble::OpenFails).iter().any(|time| time.end > copy.began);
+    if is_known && !troubled && places.read.contains(&(copy.of, start)) {
+        world.clock.wrong(format!("line {n} at {start} of {:?} was read again of its copy {text:?}", copy.of));
     }
 }
 

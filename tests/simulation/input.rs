@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use onceline::batch::HEAD;
 use onceline::input::follow::Lanes;
 use onceline::input::follow::machine::{Hint, Machine, Rules};
 use onceline::input::follow::pattern::Paths;
@@ -73,7 +74,7 @@ impl Session<'_> {
             let next = machine.step(world.clock.now(), &self.hints(), &mut |told| {
                 if world.clock.is_traced() {
                     let told = format!("{told:?}");
-                    eprintln!("           {}", &told[..told.len().min(600)]);
+                    eprintln!("           {}", &told[..told.len().min(60_000)]);
                 }
                 lanes.hear(told, &self.shared, &mut |draft| {
                     drafts.push(draft);
@@ -155,7 +156,14 @@ impl Session<'_> {
             return self.world.clock.wrong(format!("what was read up to {place} stands in no text"));
         };
         let covered = draft.block.offset..mark.offset;
-        lines.of(text).filter(|line| covered.contains(&line.start)).for_each(|line| note(Some(line.n)));
+        let mut places = lock(&self.places);
+        for line in lines.of(text).filter(|line| covered.contains(&line.start)) {
+            note(Some(line.n));
+            check::place(self.world, &lines, &mut places, line);
+        }
+        if mark.offset >= HEAD as u64 {
+            places.known.entry(text).or_insert(self.world.clock.now());
+        }
     }
 
     async fn read_stdin(&self, rest: Rest, ways: &Ways) -> Result<(), Crashed> {

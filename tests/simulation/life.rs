@@ -224,9 +224,13 @@ impl Life<'_> {
     async fn until_done(&self, session: &Session<'_>) {
         let (world, scenario) = (self.world, &self.world.scenario);
         sleep(scenario.calm().saturating_sub(world.clock.now())).await;
+        // copying takes its time too
+        while !lock(&world.lines).is_over {
+            sleep(Duration::from_secs(1)).await;
+        }
         let done = async {
-            // the second time after all files were looked at once more
-            for again in [Duration::ZERO, Duration::from_secs(20)] {
+            // the second time after all files were looked at once more, and copies are surely whole
+            for again in [Duration::ZERO, Duration::from_secs(90)] {
                 sleep(again).await;
                 while !is_done(session) {
                     sleep(Duration::from_secs(1)).await;

@@ -140,22 +140,25 @@ impl Logs {
         }
     }
 
-    /// What is in `from`, in a new file; with `pack` compressed.
-    pub fn copy(&self, from: &Path, to: &Path, pack: bool) -> Option<Text> {
+    /// What is in `from`, compressed in a new file.
+    pub fn pack(&self, from: &Path, to: &Path) -> Option<Text> {
         let text = self.at(from)?;
         let bytes = lock(&self.state).files[&text.file].bytes.clone();
         let copy = self.make(to);
-        if pack {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish()).unwrap_or_default();
-            self.append(copy.file, &packed);
-            if let Some(file) = lock(&self.state).files.get_mut(&copy.file) {
-                file.packed = Some(bytes);
-            }
-        } else {
-            self.append(copy.file, &bytes);
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish()).unwrap_or_default();
+        self.append(copy.file, &packed);
+        if let Some(file) = lock(&self.state).files.get_mut(&copy.file) {
+            file.packed = Some(bytes);
         }
         Some(copy)
+    }
+
+    /// More of a copy, up to `end` at most.
+    pub fn copy_on(&self, from: Text, to: Text, end: u64) {
+        let (done, end) = (self.len(to) as usize, end as usize);
+        let more = lock(&self.state).files[&from.file].text(from.generation)[done..end].to_vec();
+        self.append(to.file, &more);
     }
 
     pub fn truncate(&self, path: &Path) {

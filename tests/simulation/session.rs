@@ -1,7 +1,7 @@
 //! One session of a life: a pipeline that runs until it is stopped or replaced. The pipeline's own code from reading
 //! to the fates, with what the real one does on threads done here by tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use crate::check;
+use crate::logs::Text;
 use crate::scenario::Plan;
 use crate::world::{Crashed, World, lock};
 
@@ -35,8 +36,17 @@ pub struct Session<'a> {
     pub rng: Mutex<Rng>,
     /// How often each line was handed over, by its number; how many in all.
     pub handed: Mutex<(BTreeMap<u64, u64>, u64)>,
+    /// The same by their places, with the texts of which enough was read to know copies of them, since when.
+    pub places: Mutex<Places>,
     /// Events that came in before it.
     pub before: u64,
+}
+
+/// What was read of files.
+#[derive(Default)]
+pub struct Places {
+    pub read: BTreeSet<(Text, u64)>,
+    pub known: BTreeMap<Text, Duration>,
 }
 
 impl<'a> Session<'a> {
@@ -52,8 +62,8 @@ impl<'a> Session<'a> {
         let budget = Budget::new(plan.bytes_in_flight_max);
         let rng = Mutex::new(Rng::with_seed(world.scenario.seed ^ world.clock.now().as_nanos() as u64));
         let before = shared.lock().0.tally.events_in;
-        let handed = Mutex::default();
-        Session { world, plan, pipeline, shared, kept, budget, phases, positions, rng, handed, before }
+        let (handed, places) = Default::default();
+        Session { world, plan, pipeline, shared, kept, budget, phases, positions, rng, handed, places, before }
     }
 
     /// Until reading has ended and all that was read is settled or given up.

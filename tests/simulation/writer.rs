@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use crate::logs::{self, Text};
 use crate::pipe::PIPE;
 use crate::scenario::{APPS, LINE_BYTES_MAX, Scenario, Shape};
 use crate::world::{World, lock};
+
+/// A copy that is shorter is like no file.
+const HEAD: u64 = onceline::batch::HEAD as u64;
 
 /// What kind of a line it is, and so what must become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +71,20 @@ pub struct Lines {
     by_text: BTreeMap<Text, Vec<usize>>,
     /// Lines, by their numbers, that were destroyed before they had their fate: perhaps nobody could read them.
     pub lost: BTreeSet<u64>,
+    /// Copies of logs that were truncated then, by their texts.
+    pub copies: BTreeMap<Text, Copied>,
     /// No more are written.
     pub is_over: bool,
+}
+
+/// How a log was copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    pub of: Text,
+    /// When it had its first bytes.
+    pub began: Duration,
+    /// Nothing in it is read again that was read of the original.
+    pub is_promised: bool,
 }
 
 impl Lines {
@@ -83,9 +98,10 @@ impl Lines {
         self.by_text.get(&text).into_iter().flatten().map(|at| &self.all[*at])
     }
 
-    /// A text has been copied: the same lines once more.
-    fn copied(&mut self, from: Text, to: Text) {
-        let lines: Vec<Line> = self.of(from).cloned().collect();
+    /// These places of a text have been copied: the same lines once more.
+    fn copied(&mut self, from: Text, to: Text, places: Range<u64>) {
+        let lines = self.of(from).filter(|line| places.start < line.end && line.end <= places.end);
+        let lines: Vec<Line> = lines.cloned().collect();
         lines.into_iter().for_each(|line| self.push(Line { text: to, ..line }));
     }
 
@@ -119,6 +135,7 @@ impl Lines {
 
 /// One log, and those it was rotated to.
 struct Log {
+    number: usize,
     path: PathBuf,
     rotated: Vec<PathBuf>,
     /// Who rotated it by renaming still writes some to this.
@@ -132,7 +149,7 @@ pub async fn write(world: Arc<World>) {
     let mut rng = Rng::with_seed(scenario.seed ^ 0x3713_3333);
     let mut times: Vec<Duration> = (0..scenario.lines).map(|_| scenario.writing.mul_f64(rng.f64())).collect();
     times.sort();
-    let log = |n| Log { path: logs::path(n), rotated: Vec::new(), late: None, turns: 0 };
+    let log = |n| Log { number: n, path: logs::path(n), rotated: Vec::new(), late: None, turns: 0 };
     let mut all: Vec<Log> = (0..scenario.files).map(log).collect();
     let mut texts: Vec<(u64, Kind, usize, u64, String)> = Vec::new();
     for (n, time) in times.into_iter().enumerate() {
@@ -145,7 +162,7 @@ pub async fn write(world: Arc<World>) {
         if let Some(log) = all.get_mut(file)
             && rng.u32(..100) < scenario.turmoil
         {
-            log.turn(&world, &mut rng);
+            log.turn(&world, &mut rng).await;
         }
         let line = match rng.u8(..20) {
             // the same line again, in any file
@@ -155,7 +172,10 @@ pub async fn write(world: Arc<World>) {
         if line.1 == Kind::Good {
             texts.push(line.clone());
         }
-        put(&world, &mut rng, all.get_mut(file), line).await;
+        let text = all.get_mut(file).map_or(Some(PIPE), |log| log.text(&world, &mut rng));
+        if let Some(text) = text {
+            put(&world, &mut rng, text, line).await;
+        }
     }
     // half a line that never ends
     if rng.bool()
@@ -167,16 +187,9 @@ pub async fn write(world: Arc<World>) {
     lock(&world.lines).is_over = true;
 }
 
-/// Writes a line into a log, or else into standard input.
-async fn put(world: &World, rng: &mut Rng, log: Option<&mut Log>, line: (u64, Kind, usize, u64, String)) {
+/// Writes a line.
+async fn put(world: &World, rng: &mut Rng, text: Text, line: (u64, Kind, usize, u64, String)) {
     let (n, kind, app, key, bytes) = line;
-    let text = match log {
-        Some(log) => match log.text(world, rng) {
-            Some(text) => text,
-            None => return,
-        },
-        None => PIPE,
-    };
     let start = if text == PIPE { world.pipe.len() } else { world.logs.len(text) };
     let end = start + bytes.len() as u64;
     let append = |bytes: &[u8]| match text == PIPE {
@@ -209,7 +222,7 @@ impl Log {
     }
 
     /// Something that becomes of logs.
-    fn turn(&mut self, world: &World, rng: &mut Rng) {
+    async fn turn(&mut self, world: &World, rng: &mut Rng) {
         let logs = &world.logs;
         let Some(text) = logs.at(&self.path) else { return };
         self.turns += 1;
@@ -225,11 +238,10 @@ impl Log {
                 logs.make(&self.path);
             }
             4..=5 => {
-                if let Some(copy) = logs.copy(&self.path, &rotated, false) {
-                    lock(&world.lines).copied(text, copy);
-                    self.rotated.push(rotated);
-                }
+                self.copy(world, rng, text, &rotated).await;
+                self.rotated.push(rotated);
                 logs.truncate(&self.path);
+                lock(&world.lines).destroyed(text, world);
             }
             6 => {
                 logs.truncate(&self.path);
@@ -246,8 +258,8 @@ impl Log {
                 let oldest = self.rotated.remove(0);
                 let packed = PathBuf::from(format!("{}.gz", oldest.display()));
                 let old = logs.at(&oldest);
-                if let (Some(copy), Some(old)) = (logs.copy(&oldest, &packed, true), old) {
-                    lock(&world.lines).copied(old, copy);
+                if let (Some(copy), Some(old)) = (logs.pack(&oldest, &packed), old) {
+                    lock(&world.lines).copied(old, copy, 0..logs.len(old));
                 }
                 logs.delete(&oldest);
             }
@@ -262,6 +274,62 @@ impl Log {
             }
             _ => {}
         }
+    }
+}
+
+impl Log {
+    /// As copytruncate does it: first there is an empty file, then some of the copy, and all of it; the log grows on
+    /// meanwhile, and perhaps before it is truncated.
+    async fn copy(&self, world: &World, rng: &mut Rng, from: Text, to: &Path) {
+        let logs = &world.logs;
+        let to = logs.make(to);
+        let is_slow = rng.u8(..12) == 0;
+        let mut pauses = if rng.u8(..3) == 0 { 0 } else { rng.u64(1..4) };
+        while pauses > 0 {
+            // one that stays too short to be known is read
+            let pause_max = match logs.len(to) {
+                _ if is_slow => 90_000,
+                1..HEAD => 2_000,
+                _ => 8_000,
+            };
+            tokio::time::sleep(Duration::from_millis(rng.u64(..pause_max))).await;
+            if rng.u8(..4) == 0 {
+                self.grow(world, rng, from, pauses).await;
+            }
+            let (done, len) = (logs.len(to), logs.len(from));
+            let end = if rng.u8(..4) == 0 { done.max(len.min(rng.u64(..1_200))) } else { rng.u64(done..=len) };
+            self.copy_on(world, from, to, end, !is_slow);
+            pauses -= 1;
+        }
+        self.copy_on(world, from, to, logs.len(from), !is_slow);
+        let is_late = rng.u8(..6) == 0;
+        if is_late {
+            if let Some(copied) = lock(&world.lines).copies.get_mut(&to) {
+                copied.is_promised = false;
+            }
+            tokio::time::sleep(Duration::from_millis(rng.u64(..100))).await;
+            self.grow(world, rng, from, 9).await;
+        }
+    }
+
+    fn copy_on(&self, world: &World, from: Text, to: Text, end: u64, is_promised: bool) {
+        let done = world.logs.len(to);
+        if done == end {
+            return;
+        }
+        world.logs.copy_on(from, to, end);
+        world.clock.note("copied", end);
+        let mut lines = lock(&world.lines);
+        lines.copied(from, to, done..end);
+        let began = world.clock.now();
+        lines.copies.entry(to).or_insert(Copied { of: from, began, is_promised });
+    }
+
+    /// One more line, with a number that no other has.
+    async fn grow(&self, world: &World, rng: &mut Rng, text: Text, count: u64) {
+        let n = 1_000_000 * (1 + self.number as u64) + u64::from(self.turns) * 10 + count;
+        let line = line(rng, &world.scenario, n, self.number);
+        put(world, rng, text, line).await;
     }
 }
 
