@@ -278,6 +278,11 @@ pub fn parse(text: &[u8]) -> Result<(Vec<Saved>, BTreeSet<String>), String> {
     Ok((files.iter().enumerate().map(read).collect::<Result<_, _>>()?, looked))
 }
 
+/// Whether an offset or a number can be: no file is so long, and there is a next number.
+pub fn is_possible(number: &u64) -> bool {
+    i64::try_from(*number).is_ok()
+}
+
 fn file_of(file: &Map<String, Value>) -> Result<Saved, String> {
     let wrong = |key: &str| format!("`{key}` is missing or wrong");
     let number = |key: &str| file.get(key).and_then(Value::as_u64).ok_or_else(|| wrong(key));
@@ -298,7 +303,7 @@ fn file_of(file: &Map<String, Value>) -> Result<Saved, String> {
         Ok::<Print, String>(Print { bytes: bytes as u16, hash })
     };
     let (head, tail) = (print("head", HEAD)?, print("tail", TAIL)?);
-    let mark = Mark { offset: number("offset")?, tail };
+    let mark = Mark { offset: number("offset").ok().filter(is_possible).ok_or_else(|| wrong("offset"))?, tail };
     if u64::from(mark.tail.bytes) != mark.offset.min(TAIL as u64) {
         return Err("`tail` does not fit `offset`".to_string());
     }
@@ -307,7 +312,8 @@ fn file_of(file: &Map<String, Value>) -> Result<Saved, String> {
         Some(born) => Some((born[0].as_i64().zip(born[1].as_i64())).ok_or_else(|| wrong("born"))?),
     };
     let identity = Identity { device: number("device")?, inode: number("inode")?, born, head };
-    let place = number("number").ok().filter(|number| *number > 0).ok_or_else(|| wrong("number"))?;
+    let place =
+        number("number").ok().filter(|number| *number > 0 && is_possible(number)).ok_or_else(|| wrong("number"))?;
     let moved_secs = file.get("moved").and_then(Value::as_i64).ok_or_else(|| wrong("moved"))?;
     Ok(Saved { position: Position { number: place, path, identity, mark }, moved_secs })
 }
@@ -383,10 +389,12 @@ mod tests {
             ("{\"version\":2,\"looked\":[],\"files\":[7]}".to_string(), "file number 0: not an object"),
             (good.replace("\"path\"", "\"pth\""), "`path` is missing or wrong"),
             (good.replace("\"offset\":4", "\"offset\":-4"), "`offset` is missing or wrong"),
+            (good.replace("\"offset\":4", "\"offset\":9223372036854775808"), "`offset` is missing or wrong"),
             (good.replace("\"offset\":4", "\"offset\":3"), "`tail` does not fit"),
             (good.replace("\"bytes\":4", "\"bytes\":70000"), "`head` is missing or wrong"),
             (good.replace("\"inode\":2,", ""), "`inode` is missing or wrong"),
             (good.replace("\"number\":2,", "\"number\":0,"), "`number` is missing or wrong"),
+            (good.replace("\"number\":2,", "\"number\":18446744073709551615,"), "`number` is missing or wrong"),
             (good.replace("\"born\":[-1,5],", "\"born\":[-1],"), "`born` is missing or wrong"),
             (good.replace("\n]}", ",") + good.split_once("\"files\":[").unwrap().1, "number is there twice"),
         ] {

@@ -25,12 +25,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use rustix::process::{Resource, getrlimit};
 
 use super::identity::{FileKey, Identity, Mark, Position};
 use super::known::Place;
 use super::{Draft, Intake, file};
 use crate::ack::Shared;
+use crate::ack::positions::WAY_ON;
 use crate::batch::Source;
 use crate::codec::Block;
 use crate::pool::Buffer;
@@ -59,7 +61,10 @@ const WATCH: Duration = Duration::from_millis(200);
 pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Result<()> {
     let mut rules = config.rules(files)?;
     let known = intake.before.positions.clone();
-    let looked = intake.before.looked.iter().map(|pattern| glob::Pattern::new(pattern));
+    let looked = intake.before.looked.iter().map(|pattern| {
+        let unusable = || format!("a pattern in the saved positions cannot be used, `{pattern}`; {WAY_ON}");
+        glob::Pattern::new(pattern).with_context(unusable)
+    });
     let mut watch = Watch::new();
     let mut lanes = Lanes::new(&known, intake.input);
     let earlier = |earlier: &file::Earlier| {
@@ -71,7 +76,7 @@ pub fn run(files: &file::Config, config: &Config, intake: &Intake) -> anyhow::Re
         rules.open_files_max = rules.open_files_max.min(usize::try_from(open_max / 2).unwrap_or(usize::MAX)).max(1);
     }
     let mut machine = Machine::new(Real, rules, intake.limits.clone(), &intake.pool, known)
-        .looked_before(looked.collect::<Result<_, _>>()?)
+        .looked_before(looked.collect::<anyhow::Result<_>>()?)
         .left_to(files.earlier.iter().map(earlier).collect::<Result<_, _>>()?);
     let began = Instant::now();
     let mut hints = Vec::new();

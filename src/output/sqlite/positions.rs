@@ -12,7 +12,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, params};
 
 use crate::ack::Moves;
-use crate::ack::positions::{Saved, VERSION, WAY_ON};
+use crate::ack::positions::{Saved, VERSION, WAY_ON, is_possible};
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL};
 
 /// That of the positions last: who finds it finds both.
@@ -144,7 +144,8 @@ fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
     let mark = Mark { offset: unsigned(9)?, tail: print(10, 11, TAIL)? };
     anyhow::ensure!(u64::from(mark.tail.bytes) == mark.offset.min(TAIL as u64), "a tail does not fit its offset");
     let number = unsigned(1)?;
-    anyhow::ensure!(number > 0, "a number is 0");
+    anyhow::ensure!(number > 0 && is_possible(&number), "a number is {}", number as i64);
+    anyhow::ensure!(is_possible(&mark.offset), "an offset is {}", mark.offset as i64);
     Ok(Saved { position: Position { number, path, identity, mark }, moved_secs: row.get(12)? })
 }
 
@@ -223,6 +224,8 @@ mod tests {
         for (change, said) in [
             ("version = 1", "they are of version 1, this program knows 2"),
             ("\"offset\" = 3", "does not fit"),
+            ("\"offset\" = -9", "an offset is -9"),
+            ("number = -1", "a number is -1"),
             ("tail = x'00'", "_onceline_positions"),
             ("head_bytes = 2000", "of 2000 bytes"),
             ("path = 5", "a path is"),
