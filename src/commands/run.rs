@@ -20,6 +20,7 @@ use onceline::output::{self, Phase, Phases};
 use onceline::pipeline::progress;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::run::{Feed, Session, run_session};
+use rustix::process::Signal;
 use tokio::sync::watch;
 
 use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, say, say_conflicts};
@@ -392,8 +393,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn watch_signals(crew: Arc<Crew>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupt, mut terminate, mut hang_up) = runtime.block_on(async {
-        anyhow::Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?))
+    let (mut interrupt, mut terminate, mut hang_up, mut too_large) = runtime.block_on(async {
+        let stops = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
+        anyhow::Ok((stops.0, stops.1, signal(SignalKind::hangup())?, too_large))
     })?;
     std::thread::spawn(move || {
         runtime.block_on(async {
@@ -402,6 +405,8 @@ fn watch_signals(crew: Arc<Crew>) -> anyhow::Result<()> {
                     _ = interrupt.recv() => crew.stop(),
                     _ = terminate.recv() => crew.stop(),
                     _ = hang_up.recv() => crew.reload(),
+                    // a file is as large as it may be: who writes to it is told, and waits as for a full disk
+                    _ = too_large.recv() => {}
                 }
             }
         });

@@ -1,9 +1,10 @@
 //! Dead letters that are looked at, sent again and dropped; disks that are full.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::{Value, json};
 
 use super::json as parse;
@@ -318,6 +319,35 @@ fn check_full_disk_with(ballast: usize, output: &str, more: &str, said: &str) {
     }
     if disk.join("out.sqlite").try_exists().expect("a look") {
         assert_eq!(onceline.rows("disk/out.sqlite").len(), 1000);
+    }
+}
+
+/// A file that may not grow any more is waited for as a full disk is.
+#[test]
+fn a_limit_on_the_size_of_files_is_a_full_disk() {
+    for (output, said) in [
+        ("type = \"ndjson\"\npath = \"{dir}/out.ndjson\"", "there is no room"),
+        ("type = \"sqlite\"\npath = \"{dir}/out.sqlite\"", "the database takes no rows"),
+    ] {
+        let onceline = Onceline::new(&pipeline(output, ""));
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let running = onceline.start_fed(move |mut pipe| {
+            let _ = pipe.write_all(&events(1));
+            let _ = wait.recv();
+            let _ = pipe.write_all(&events(3000));
+        });
+        let is_there = |name: &str| std::fs::metadata(onceline.path(name)).is_ok_and(|meta| meta.len() > 0);
+        until("a first row", || is_there("out.ndjson") || is_there("out.sqlite-wal"));
+        let process = Pid::from_raw(running.id().try_into().expect("a number"));
+        let limit = |bytes| {
+            let limit = Rlimit { current: bytes, maximum: None };
+            prlimit(process, Resource::Fsize, limit).expect("a limit");
+        };
+        limit(Some(64 << 10));
+        go.send(()).expect("a feeder");
+        running.until_said(said, 1);
+        limit(None);
+        assert_eq!(running.wait().settled().count("events_in"), 3001, "{output}");
     }
 }
 
