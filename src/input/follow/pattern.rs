@@ -61,7 +61,7 @@ pub fn excluding(patterns: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
 }
 
 /// The paths that a pattern leads to, sorted by name, and the folders that could not be looked into.
-pub fn find(disk: &impl Disk, pattern: &str) -> anyhow::Result<(Vec<PathBuf>, Vec<(PathBuf, io::Error)>)> {
+pub fn find(disk: &impl Disk, pattern: &str) -> anyhow::Result<(Vec<PathBuf>, Vec<Unseen>)> {
     let (mut folders, mut found) = (Folders::default(), Vec::new());
     folders.find(disk, &Paths::parse(pattern)?, &mut found);
     found.sort();
@@ -97,14 +97,16 @@ pub fn leaves_out(exclude: &[glob::Pattern], path: &Path) -> bool {
     })
 }
 
+/// A folder that could not be looked into, although it is there.
+pub type Unseen = (PathBuf, io::Error);
+
 /// The folders looked into, each once.
 #[derive(Debug, Default)]
 pub struct Folders {
     listed: BTreeMap<PathBuf, Vec<Entry>>,
     /// Folders in which a name matters.
     pub passed: BTreeSet<PathBuf>,
-    /// Folders that could not be looked into, apart from those that are not there.
-    pub failed: Vec<(PathBuf, io::Error)>,
+    pub failed: Vec<Unseen>,
 }
 
 impl Folders {
