@@ -422,13 +422,36 @@ pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Whether a string holds these bytes as they are.
+pub fn is_plain(text: &[u8]) -> bool {
+    plain_bytes(text) == text.len()
+}
+
 /// How many bytes there are before one that a string holds only escaped.
 fn plain_bytes(text: &[u8]) -> usize {
     let odd = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
     // sixteen together, without a branch, become one vector
     let whole = text.chunks_exact(16).take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | odd(byte)));
     let at = whole.count() * 16;
+    let rest = &text[at..];
+    // most strings are short: eight bytes from either end are all of them
+    if rest.len() < 16
+        && let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk())
+        && !has_odd(u64::from_le_bytes(*first))
+        && !has_odd(u64::from_le_bytes(*last))
+    {
+        return text.len();
+    }
     at + text[at..].iter().position(odd).unwrap_or(text.len() - at)
+}
+
+/// Whether one of eight bytes is a control character, a quote or a backslash.
+fn has_odd(eight: u64) -> bool {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let has_zero = |of: u64| of.wrapping_sub(EACH) & !of;
+    let is_below_blank = eight.wrapping_sub(EACH * 0x20) & !eight;
+    let odd = is_below_blank | has_zero(eight ^ (EACH * u64::from(b'"'))) | has_zero(eight ^ (EACH * u64::from(b'\\')));
+    odd & (EACH * 0x80) != 0
 }
 
 /// Members of a container that is known to be valid JSON, one level deep: key (empty in arrays) and value, as

@@ -26,18 +26,18 @@ pub struct Stamp {
 impl Stamp {
     /// Gives each live event of the batch its time or its fate.
     pub fn apply(&self, batch: &mut Batch, clock: &Clock) {
+        let (field, now) = (FieldRef::top("@timestamp"), clock.now.iso());
         for index in 0..batch.len() {
             let mut event = batch.event_mut(index);
             if event.is_live() {
-                self.stamp(&mut event, clock);
+                self.stamp(&mut event, &field, clock, &now);
             }
         }
     }
 
-    fn stamp(&self, event: &mut EventMut<'_>, clock: &Clock) {
-        let field = FieldRef::top("@timestamp");
+    fn stamp(&self, event: &mut EventMut<'_>, field: &FieldRef, clock: &Clock, now: &str) {
         let Some((time, exact)) = event.read().found_time() else {
-            return self.without(event, &field, clock);
+            return self.without(event, field, clock, now);
         };
         let (age, ahead) = (clock.now.secs - time.secs, time.secs - clock.now.secs);
         if self.past_secs.is_some_and(|past| age > past || age == past && clock.now.nanos > time.nanos) {
@@ -47,15 +47,15 @@ impl Stamp {
             return event.end(dead(Reason::TooNew, format!("{} is too far ahead", time.iso())));
         }
         if !exact {
-            event.set(&field, New::Text(&time.iso()));
+            event.set(field, New::Text(&time.iso()));
         }
         event.set_time(time);
     }
 
-    fn without(&self, event: &mut EventMut<'_>, field: &FieldRef, clock: &Clock) {
+    fn without(&self, event: &mut EventMut<'_>, field: &FieldRef, clock: &Clock, now: &str) {
         match self.missing {
             Missing::Now => {
-                event.set(field, New::Text(&clock.now.iso()));
+                event.set(field, New::Text(now));
                 event.set_time(clock.now);
             }
             Missing::DeadLetter => {

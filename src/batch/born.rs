@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::field::FieldRef;
 
-use super::{Batch, Event, EventMut, Fate, List, NONE, Node, Part, Span, Value};
+use super::{Batch, Event, EventMut, List, NONE, Node, Part, Span, Value};
 
 impl EventMut<'_> {
     /// Makes another event of this one, to stand behind it and those made of it before; [`Batch::arrange`] puts it
@@ -43,7 +43,7 @@ impl EventMut<'_> {
         let part = Some(Part { number: born, record, is_made: true });
         let (fields, metadata) = (batch.copy_list(fields), batch.copy_list(metadata));
         batch.events[self.index].born += 1;
-        batch.events.push(Event { raw, json, fields, metadata, offset, part, born: 0, time, fate: Fate::Live });
+        batch.events.push(Event { json, fields, names: None, metadata, part, time, ..Event::new(raw, offset) });
         batch.born.push(self.index);
         batch.has_parts = true;
         EventMut { index: batch.events.len() - 1, batch }

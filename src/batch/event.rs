@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    Batch, Event, Fate, HEAD, List, NONE, Node, Parent, Seq, Source, Span, Value, View, array_index, write_line,
+    Batch, Event, Fate, HEAD, Key, List, NONE, Node, Parent, Seq, Source, Span, Value, View, array_index, write_line,
 };
 use crate::field::FieldRef;
 use crate::json;
@@ -22,7 +22,7 @@ impl Known {
     /// None where only a few are to be set.
     fn of(batch: &Batch, parent: Parent, count: usize) -> Option<Known> {
         let list = || batch.chain(batch.head(parent));
-        let place = |at: u32| (batch.bytes(batch.nodes[at as usize].key).into(), at);
+        let place = |at: u32| (batch.bytes(batch.nodes[at as usize].key.name).into(), at);
         (count > FEW).then(|| Known { places: list().map(place).collect(), last: list().last() })
     }
 }
@@ -118,7 +118,7 @@ impl<'a> EventRef<'a> {
             let exact = Time::rfc3339(text);
             exact.or_else(|| crate::stamp::from_text(text)).map(|time| (time, exact.is_some()))
         };
-        let node = self.batch.find(self.event().fields, b"@timestamp")?;
+        let node = self.batch.seek_in(Parent::Fields(self.index), b"@timestamp").ok()?;
         match self.batch.nodes[node as usize].value {
             Value::Text(span) => text(self.batch.bytes(span)),
             Value::Json(span) => match self.batch.bytes(span) {
@@ -228,12 +228,18 @@ impl EventMut<'_> {
     /// Puts a value that [`EventMut::take`] gave, or a new one.
     pub fn put(&mut self, field: &FieldRef, value: Value) -> bool {
         let Some((last, way)) = field.path().split_last() else { return false };
-        let Some(parent) = self.walk(field.is_metadata(), way, true) else { return false };
+        let parent = match self.top(field.is_metadata()) {
+            top if way.is_empty() => top,
+            top => match self.walk(top, way, true) {
+                Some(parent) => parent,
+                None => return false,
+            },
+        };
         if !field.is_metadata() {
             self.touch(field);
         }
-        let list = self.batch.head(parent);
         if self.is_array(parent) {
+            let list = self.batch.head(parent);
             let len = self.batch.chain(list).count();
             return match array_index(last, || len) {
                 Some(at) if at < len => {
@@ -244,16 +250,16 @@ impl EventMut<'_> {
                     true
                 }
                 Some(at) if at == len => {
-                    self.batch.append(parent, Span::default(), value);
+                    self.batch.append(parent, Key::default(), value);
                     true
                 }
                 _ => false,
             };
         }
-        match self.batch.seek(list, last.as_bytes()) {
+        match self.batch.seek_in(parent, last.as_bytes()) {
             Ok(node) => self.batch.nodes[node as usize].value = value,
             Err(end) => {
-                let key = self.batch.write(last.as_bytes());
+                let key = self.batch.write_name(last.as_bytes());
                 self.batch.append_after(end, parent, key, value);
             }
         }
@@ -266,11 +272,11 @@ impl EventMut<'_> {
             return matches!(self.get(field), None | Some(View::Null)) && self.put(field, value);
         };
         let parent = Parent::Fields(self.index);
-        match self.batch.seek(self.batch.head(parent), name.as_bytes()) {
+        match self.batch.seek_in(parent, name.as_bytes()) {
             Ok(node) if !matches!(self.batch.view(self.batch.nodes[node as usize].value), View::Null) => return false,
             Ok(node) => self.batch.nodes[node as usize].value = value,
             Err(end) => {
-                let key = self.batch.write(name.as_bytes());
+                let key = self.batch.write_name(name.as_bytes());
                 self.batch.append_after(end, parent, key, value);
             }
         }
@@ -284,7 +290,7 @@ impl EventMut<'_> {
         if !way.is_empty() {
             self.get(field)?;
         }
-        let parent = self.walk(field.is_metadata(), way, false)?;
+        let parent = self.walk(self.top(field.is_metadata()), way, false)?;
         let list = self.batch.head(parent);
         let node =
             if self.is_array(parent) { self.batch.nth(list, last)? } else { self.batch.find(list, last.as_bytes())? };
@@ -329,7 +335,7 @@ impl EventMut<'_> {
     pub fn take(&mut self, field: &FieldRef) -> Option<Value> {
         let (last, way) = field.path().split_last()?;
         self.get(field)?;
-        let parent = self.walk(field.is_metadata(), way, false)?;
+        let parent = self.walk(self.top(field.is_metadata()), way, false)?;
         let list = self.batch.head(parent);
         let node =
             if self.is_array(parent) { self.batch.nth(list, last)? } else { self.batch.find(list, last.as_bytes())? };
@@ -435,7 +441,7 @@ impl EventMut<'_> {
         let mut known = Known::of(self.batch, parent, entries.len());
         for entry in entries {
             let (key, value) = (self.batch.plain_key(place(entry.key)), Value::Json(place(entry.value)));
-            if self.batch.bytes(key) == b"@metadata" {
+            if self.batch.bytes(key.name) == b"@metadata" {
                 self.absorb_metadata(value);
             } else {
                 self.put_member(parent, key, value, known.as_mut());
@@ -453,26 +459,22 @@ impl EventMut<'_> {
         }
     }
 
-    fn put_member(&mut self, parent: Parent, key: Span, value: Value, known: Option<&mut Known>) {
+    fn put_member(&mut self, parent: Parent, key: Key, value: Value, known: Option<&mut Known>) {
         let batch = &mut *self.batch;
         let Some(known) = known else {
-            match batch.find(batch.head(parent), batch.bytes(key)) {
+            match batch.find(batch.head(parent), batch.bytes(key.name)) {
                 Some(node) => batch.nodes[node as usize].value = value,
                 None => drop(batch.append(parent, key, value)),
             }
             return;
         };
-        if let Some(node) = known.places.get(batch.bytes(key)) {
+        if let Some(node) = known.places.get(batch.bytes(key.name)) {
             batch.nodes[*node as usize].value = value;
             return;
         }
-        let new = batch.nodes.len() as u32;
-        batch.nodes.push(Node { key, value, next: NONE });
-        match known.last.replace(new) {
-            Some(last) => batch.nodes[last as usize].next = new,
-            None => batch.set_head(parent, List(new)),
-        }
-        known.places.insert(batch.bytes(key).into(), new);
+        let new = batch.append_after(known.last, parent, key, value);
+        known.last = Some(new);
+        known.places.insert(batch.bytes(key.name).into(), new);
     }
 
     /// Fixes the event's time, once `@timestamp` is known to say the same.
@@ -492,9 +494,13 @@ impl EventMut<'_> {
         matches!(parent, Parent::Node(node) if matches!(self.batch.nodes[node as usize].value, Value::Array(_)))
     }
 
+    fn top(&self, metadata: bool) -> Parent {
+        if metadata { Parent::Metadata(self.index) } else { Parent::Fields(self.index) }
+    }
+
     /// The container that the names in `way` lead to, made where it is missing if `make`.
-    fn walk(&mut self, metadata: bool, way: &[Box<str>], make: bool) -> Option<Parent> {
-        let mut parent = if metadata { Parent::Metadata(self.index) } else { Parent::Fields(self.index) };
+    fn walk(&mut self, top: Parent, way: &[Box<str>], make: bool) -> Option<Parent> {
+        let mut parent = top;
         for name in way {
             let list = self.batch.head(parent);
             let found = if self.is_array(parent) {
@@ -505,7 +511,7 @@ impl EventMut<'_> {
             let node = match found {
                 Some(node) => node,
                 None if make => {
-                    let key = self.batch.write(name.as_bytes());
+                    let key = self.batch.write_name(name.as_bytes());
                     self.batch.append(parent, key, Value::Object(List(NONE)))
                 }
                 None => return None,

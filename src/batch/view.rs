@@ -121,7 +121,7 @@ impl<'a> Iterator for Entries<'a> {
                 }
                 let node = batch.nodes[*at as usize];
                 *at = node.next;
-                Some((String::from_utf8_lossy(batch.bytes(node.key)), batch.view(node.value)))
+                Some((String::from_utf8_lossy(batch.bytes(node.key.name)), batch.view(node.value)))
             }
         }
     }
