@@ -29,6 +29,8 @@ pub struct Held {
     pub wants_head: bool,
     /// Events tell where they come from.
     pub wants_inode: bool,
+    /// Times are read by the day on which the source was written.
+    pub wants_day: bool,
     /// It is in the spool of an earlier stop already.
     pub is_in_spool: bool,
     /// Where records begin that are known to have their fate.
@@ -37,14 +39,16 @@ pub struct Held {
 
 impl Held {
     pub fn new(input: usize, source: Arc<Source>, block: Block) -> Held {
-        let (has_parts, wants_head, wants_inode, is_in_spool) = (false, false, false, false);
-        Held { input, source, block, has_parts, wants_head, wants_inode, is_in_spool, done: Mutex::default() }
+        let (has_parts, wants_head, wants_inode, wants_day, is_in_spool) = (false, false, false, false, false);
+        let done = Mutex::default();
+        Held { input, source, block, has_parts, wants_head, wants_inode, wants_day, is_in_spool, done }
     }
 
     pub(super) fn complete(&self, letter: &mut Letter) {
         letter.input = self.input;
         letter.head = self.wants_head.then(|| self.source.head.clone());
         letter.inode = self.source.inode.filter(|_| self.wants_inode);
+        letter.day = self.source.day.filter(|_| self.wants_day);
         letter.again = self.source.again;
         if letter.raw.is_empty()
             && let Some(record) = self.record_at(letter.offset).map(|record| self.bytes(record))

@@ -86,6 +86,8 @@ pub struct Letter {
     pub head: Option<Arc<[u8]>>,
     /// Device and inode of the file, where events tell them.
     pub inode: Option<(u64, u64)>,
+    /// The day on which the source was written, since 1970, where times depend on it.
+    pub day: Option<i64>,
     /// Which block it was of those that were sent again; not written.
     pub again: Option<usize>,
 }
@@ -131,6 +133,9 @@ impl Letter {
         }
         if let Some((device, inode)) = self.inode {
             out.extend_from_slice(format!(",\"device\":{device},\"inode\":{inode}").as_bytes());
+        }
+        if let Some(day) = self.day {
+            out.extend_from_slice(format!(",\"day\":{day}").as_bytes());
         }
         out.push(b'}');
     }
@@ -190,6 +195,7 @@ pub mod tests {
             input: 0,
             head: None,
             inode: None,
+            day: None,
             again: None,
         }
     }

@@ -532,6 +532,7 @@ mod tests {
             input: 0,
             head: None,
             inode: None,
+            day: None,
             again: None,
         }
     }

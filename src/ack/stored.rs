@@ -26,6 +26,7 @@ pub struct Stored {
     pub input: usize,
     pub head: Arc<[u8]>,
     pub inode: Option<(u64, u64)>,
+    pub day: Option<i64>,
     /// The record as it was read, or the event where that is not kept.
     pub record: Vec<u8>,
     /// The record is only the beginning of its line.
@@ -48,6 +49,7 @@ impl Stored {
             input: source["input"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             head: BASE64.decode(source["head"].as_str().unwrap_or_default()).ok()?.into(),
             inode: source["device"].as_u64().zip(source["inode"].as_u64()),
+            day: source["day"].as_i64(),
             record: record(line, &letter)?,
             is_cut: letter["cut"] == true,
         })
@@ -176,12 +178,13 @@ mod tests {
             let mut letter = sample();
             (letter.event, letter.raw) = (event.map(<[u8]>::to_vec), raw.to_vec());
             (letter.input, letter.head, letter.inode) = (1, Some(b"head".as_slice().into()), Some((3, 5)));
+            letter.day = Some(-1);
             let mut line = Vec::new();
             letter.write("2026-01-01T00:00:00.000Z", &mut line);
             let got = Stored::read(&line).unwrap();
             assert_eq!(got.record, raw);
             assert_eq!((got.input, &*got.head, got.offset, got.attempts), (1, b"head".as_slice(), 7, 2));
-            assert_eq!(got.inode, Some((3, 5)));
+            assert_eq!((got.inode, got.day), (Some((3, 5)), Some(-1)));
         }
         assert!(Stored::read(b"{\"half\":").is_none() && Stored::read(b"{}").is_none());
     }

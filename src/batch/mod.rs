@@ -73,13 +73,15 @@ pub struct Source {
     pub head: Arc<[u8]>,
     /// Device and inode of a file.
     pub inode: Option<(u64, u64)>,
+    /// The day on which it was written last, or read where nobody knows that, since 1970: of dates without a year.
+    pub day: Option<i64>,
     /// Which block it is of those that are sent again; none where it was read.
     pub again: Option<usize>,
 }
 
 impl Default for Source {
     fn default() -> Source {
-        Source { name: "".into(), head: Arc::default(), inode: None, again: None }
+        Source { name: "".into(), head: Arc::default(), inode: None, day: None, again: None }
     }
 }
 

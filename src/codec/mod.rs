@@ -5,6 +5,7 @@ pub mod csv;
 pub mod json;
 pub mod logfmt;
 pub mod plain;
+pub mod syslog;
 
 use crate::ack::Reason;
 use crate::batch::{Batch, Span};
@@ -25,6 +26,11 @@ pub trait Codec: Send + Sync {
     fn decode(&self, batch: &mut Batch, records: &[Record]);
 
     fn name(&self) -> &'static str;
+
+    /// Whether times depend on the day on which the source was written.
+    fn reads_day(&self) -> bool {
+        false
+    }
 }
 
 /// What a reader hands over: whole lines, the last one perhaps without its end.

@@ -13,6 +13,7 @@ pub mod zone;
 use std::sync::Arc;
 
 use crate::time::Time;
+pub use fields::Local;
 use joda::Pattern;
 use locale::Locale;
 use zone::Zone;

@@ -16,7 +16,7 @@ pub const FAILURE: &str = "_syslogpriparsefailure";
 /// What a message without a priority has (RFC 3164): user-level, notice.
 const PRIORITY_DEFAULT: i64 = 13;
 
-const FACILITIES: [&str; 24] = [
+pub const FACILITIES: [&str; 24] = [
     "kernel",
     "user-level",
     "mail",
@@ -43,7 +43,7 @@ const FACILITIES: [&str; 24] = [
     "local7",
 ];
 
-const SEVERITIES: [&str; 8] =
+pub const SEVERITIES: [&str; 8] =
     ["emergency", "alert", "critical", "error", "warning", "notice", "informational", "debug"];
 
 #[derive(Clone, Debug)]

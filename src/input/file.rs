@@ -199,6 +199,8 @@ pub struct Opening {
     pub position: Position,
     /// The place was saved under another name.
     pub has_moved: bool,
+    /// The day on which it was written last.
+    pub day: i64,
 }
 
 impl Opened {
@@ -241,7 +243,10 @@ impl Opened {
             }
             _ => {}
         }
-        Ok(Opened { text, opening: Opening { start: Start { offset, head, tail }, position, has_moved } })
+        Ok(Opened {
+            text,
+            opening: Opening { start: Start { offset, head, tail }, position, has_moved, day: stat.day() },
+        })
     }
 }
 

@@ -26,6 +26,7 @@ use crate::batch::Source;
 use crate::codec::Block;
 use crate::output::{Phase, Phases, Slot, Slots};
 use crate::pool::Pool;
+use crate::time::Time;
 use budget::{Budget, Permit};
 use file::Opening;
 use identity::{FileKey, Identity, Position, Print};
@@ -114,6 +115,8 @@ pub struct Intake {
     /// What was saved before this run, and its positions to be looked up.
     pub before: Arc<Before>,
     pub known: Arc<Known>,
+    /// The clock stands still at this time.
+    pub now: Option<Time>,
 }
 
 /// One source being read: its blocks are numbered, and its position in the ledger moves with them.
@@ -135,7 +138,7 @@ impl Intake {
 
     /// Reads a file from where it was opened to its end.
     pub fn read_file(&self, bytes: &mut Bytes<'_>, name: &str, opening: Opening) -> io::Result<()> {
-        let Opening { start, position, has_moved } = opening;
+        let Opening { start, position, has_moved, day } = opening;
         let Position { number: was, path, identity, mark } = position;
         let (file, partition) = {
             let ledger = &mut self.shared.lock().1;
@@ -149,7 +152,7 @@ impl Intake {
         };
         let inode = Some((identity.device, identity.inode));
         let head = start.head.as_slice().into();
-        let source = Arc::new(Source { name: name.into(), head, inode, again: None });
+        let source = Arc::new(Source { name: name.into(), head, inode, day: Some(day), again: None });
         let mut series = Series { partition, number: 0, input: self.input, source, file: Some(file), keep: None };
         let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
         let ending = lines::read(bytes, start, self.limits.clone(), &self.pool, &|| self.is_running(), &mut take);
@@ -160,12 +163,21 @@ impl Intake {
     /// Reads a source that cannot be read again: what is not settled at the end is kept.
     pub fn read_once(&self, bytes: &mut Bytes<'_>, name: &str, rest: Rest) -> io::Result<()> {
         let mut series = Series::once(self.input, name, &self.shared, &self.kept);
-        let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
+        let mut take = |block, head: &[u8]| {
+            series.note_day(self.today());
+            self.submit(series.next(block, head))
+        };
         let (ending, rest) =
             lines::read_on(bytes, self.limits.clone(), &self.pool, &|| self.is_running(), &mut take, rest);
-        let source = Arc::new(Source { name: name.into(), head: rest.head().into(), ..Source::default() });
+        let (head, day) = (rest.head().into(), Some(self.today()));
+        let source = Arc::new(Source { name: name.into(), head, day, ..Source::default() });
         self.kept.hold_rest(self.input, source, rest);
         ending
+    }
+
+    /// The day on which what is read now counts as written, if nothing says when it was.
+    fn today(&self) -> i64 {
+        self.now.unwrap_or_else(Time::now).day()
     }
 
     /// Hands over blocks that are there. What is not settled at the end is kept.
@@ -291,11 +303,20 @@ impl Series {
         Draft { partition, number, block, input, source, file, keep }
     }
 
+    /// The day on which it was written, of a source that goes on for more than one.
+    pub fn note_day(&mut self, day: i64) {
+        if self.source.day != Some(day) {
+            let Source { name, head, inode, again, .. } = &*self.source;
+            let (name, head, inode, again) = (name.clone(), head.clone(), *inode, *again);
+            self.source = Arc::new(Source { name, head, inode, day: Some(day), again });
+        }
+    }
+
     fn note_head(&mut self, head: &[u8]) {
         if head.len() > self.source.head.len() {
-            let Source { name, inode, again, .. } = &*self.source;
-            let (name, head, inode, again) = (name.clone(), head.into(), *inode, *again);
-            self.source = Arc::new(Source { name, head, inode, again });
+            let Source { name, inode, day, again, .. } = &*self.source;
+            let (name, head, inode, day, again) = (name.clone(), head.into(), *inode, *day, *again);
+            self.source = Arc::new(Source { name, head, inode, day, again });
         }
         if let Some(file) = &mut self.file
             && head.len() > usize::from(file.identity.head.bytes)

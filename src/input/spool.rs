@@ -1,8 +1,8 @@
 //! The spool: what was read from standard input and not settled at a stop, for the next run to send first. One file
 //! a stop.
 //!
-//! A line of JSON says how many blocks there are; each block is a line of JSON (`source`, `head`, `offset`, `bytes`,
-//! `too_long`, `sha256`), then so many bytes as they were read, and a line feed; the last line says that it is whole.
+//! A line of JSON says how many blocks there are; each block is a line of JSON (`source`, `head`, `offset`, `day`,
+//! `bytes`, `too_long`, `sha256`), then so many bytes as they were read, and a line feed; the last line says that it is whole.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn write_file(disk: &impl Disk, path: &Path, pieces: &[(&Held, u64, &[u8])]) -> 
         let too_long = held.block.too_long.map(|line| [line.bytes, line.covered]);
         let header = json!({
             "source": *held.source.name, "head": BASE64.encode(&held.source.head), "offset": offset,
-            "bytes": bytes.len(), "too_long": too_long, "sha256": digest(bytes),
+            "day": held.source.day, "bytes": bytes.len(), "too_long": too_long, "sha256": digest(bytes),
         });
         writeln!(out, "{header}")?;
         out.write_all(bytes)?;
@@ -166,7 +166,8 @@ impl<D: Disk> Reader<D> {
         };
         let known = BASE64.decode(head["head"].as_str().unwrap_or_default())?;
         let name = head["source"].as_str().context("a block without its source")?;
-        let source = Arc::new(Source { name: name.into(), head: known.into(), ..Source::default() });
+        let source =
+            Arc::new(Source { name: name.into(), head: known.into(), day: head["day"].as_i64(), ..Source::default() });
         let block = Block { bytes: bytes.into(), offset, too_long, mark: None, records: None };
         Ok(Some(Given { input: self.input, source, block, spool: Some(self.spool.clone()) }))
     }

@@ -14,12 +14,14 @@ use std::sync::Arc;
 use super::Intake;
 use super::lines::{Bytes, Rest};
 use crate::batch::Source;
+use crate::time::Time;
 
 const NAME: &str = "stdin";
 
 /// What the rest of it is the rest of.
 pub fn source(rest: &Rest) -> Arc<Source> {
-    Arc::new(Source { name: NAME.into(), head: rest.head().into(), ..Source::default() })
+    let day = Some(Time::now().day());
+    Arc::new(Source { name: NAME.into(), head: rest.head().into(), day, ..Source::default() })
 }
 
 /// `rest` is what was read of it and not handed over, by the pipeline that this one replaces.

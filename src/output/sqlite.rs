@@ -272,6 +272,7 @@ fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
         input: 0,
         head: None,
         inode: None,
+        day: None,
         again: None,
     }
 }

@@ -86,8 +86,8 @@ fn each(
     let mut explain =
         Explain { pipeline, show, packer: Packer::new(pipeline, Form::Rows), batch: Batch::default(), records: vec![] };
     let mut take = |block, head: &[u8]| {
-        let Source { name, inode, again, .. } = source;
-        let source = Arc::new(Source { name: name.clone(), head: head.into(), inode: *inode, again: *again });
+        let (name, head, day) = (source.name.clone(), head.into(), Some(pipeline.clock().now.day()));
+        let source = Arc::new(Source { name, head, inode: source.inode, day, again: None });
         let blocks = if show.steps { single(block) } else { vec![block] };
         tell(blocks.into_iter().flat_map(|block| explain.block(input, block, source.clone())).collect())
     };

@@ -203,6 +203,7 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         input: 0,
         head: None,
         inode: None,
+        day: None,
         again: None,
     }
 }

@@ -228,6 +228,7 @@ const CODECS: &[(&str, BuildCodec)] = &[
         }
     }),
     ("logfmt", |_| Some(Box::new(codec::logfmt::Logfmt::default()))),
+    ("syslog", |t| Some(Box::new(codec::syslog::Syslog::build(&codec::syslog::Config::read(t))))),
 ];
 
 fn json_codec(t: &Section<'_>) -> Option<Box<dyn Codec>> {

@@ -230,18 +230,18 @@ impl Chunk {
     fn blocks(&self, pipeline: &Pipeline) -> (Vec<Given>, Vec<HashMap<u64, usize>>) {
         let (mut blocks, mut inside): (Vec<Given>, Vec<HashMap<u64, usize>>) = (Vec::new(), Vec::new());
         for (number, again) in self.records.iter().enumerate() {
-            let Stored { record, offset, input, head, source, inode, .. } = &again.stored;
+            let Stored { record, offset, input, head, source, inode, day, .. } = &again.stored;
             let input = if *input < pipeline.inputs.len() { *input } else { 0 };
             let fits = blocks.last().zip(inside.last()).is_some_and(|(last, there)| {
                 last.input == input
                     && (&*last.source.name, &last.source.head) == (source.as_str(), head)
-                    && last.source.inode == *inode
+                    && (last.source.inode, last.source.day) == (*inode, *day)
                     && !there.contains_key(offset)
                     && last.block.bytes.len() + record.len() <= pipeline.tuning.batch_bytes
             });
             if !fits {
                 let (name, head, again) = (source.as_str().into(), head.clone(), Some(blocks.len()));
-                let source = Arc::new(Source { name, head, inode: *inode, again });
+                let source = Arc::new(Source { name, head, inode: *inode, day: *day, again });
                 let (bytes, records) = (Vec::new().into(), Some(Vec::new()));
                 let block = Block { bytes, offset: *offset, too_long: None, mark: None, records };
                 blocks.push(Given { input, source, block, spool: None });

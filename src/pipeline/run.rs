@@ -154,6 +154,7 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
             phases: phases.clone(),
             before: before.clone(),
             known: known.clone(),
+            now: pipeline.now,
         };
         match feed {
             Feed::Inputs { mut rest } => {
@@ -253,6 +254,7 @@ impl<'a> Worker<'a> {
         let mut held = Held::new(input, source, as_read);
         (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);
         held.wants_inode = pipeline.inputs[input].location.is_wanted();
+        held.wants_day = pipeline.inputs[input].codec.reads_day();
         held.block.bytes = batch.take_bytes(len);
         receipt.hold(held);
         acks.finish(&receipt, tally, packed.letters);

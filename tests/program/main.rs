@@ -16,6 +16,7 @@ mod rig;
 mod rights;
 mod secrets;
 mod stopping;
+mod syslog;
 mod testing;
 mod tls;
 

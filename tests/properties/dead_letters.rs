@@ -34,6 +34,7 @@ fn letter(detail: &str, raw: &[u8]) -> Letter {
         input: 0,
         head: None,
         inode: None,
+        day: None,
         again: None,
     }
 }

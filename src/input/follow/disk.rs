@@ -67,6 +67,11 @@ impl Stat {
         (self.bytes, self.written, self.touched, self.born) != (now.bytes, now.written, now.touched, now.born)
     }
 
+    /// The day on which the bytes were changed, since 1970.
+    pub fn day(&self) -> i64 {
+        self.written.0.div_euclid(86_400)
+    }
+
     /// Device and inode.
     pub fn inode(&self) -> Inode {
         (self.device, self.inode)

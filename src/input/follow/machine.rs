@@ -63,8 +63,9 @@ pub enum Told<'a> {
     Began { file: FileNumber, position: &'a Position, was: Option<&'a Place>, after: Option<FileNumber> },
     /// Files were looked for the first time, by these patterns.
     Looked { patterns: &'a [glob::Pattern] },
-    /// Whole lines, and what is known of the file once they are settled. `head` is how it begins.
-    Lines { file: FileNumber, block: Block, head: &'a [u8], identity: &'a Identity, mark: &'a Mark },
+    /// Whole lines, and what is known of the file once they are settled. `head` is how it begins, `day` when it was
+    /// written.
+    Lines { file: FileNumber, block: Block, head: &'a [u8], day: i64, identity: &'a Identity, mark: &'a Mark },
     /// It has another name.
     Moved { file: FileNumber, path: &'a Path },
     /// Nothing more comes of it, though its place stays known.

@@ -162,14 +162,14 @@ impl Lanes {
                 followed.source = Arc::new(source(path, &identity, &followed.source.head));
                 self.claim(file, shared, submit)
             }
-            Told::Lines { file, block, head, identity, mark } => {
+            Told::Lines { file, block, head, day, identity, mark } => {
                 let Some(followed) = self.files.get_mut(&file) else { return true };
                 if *identity != followed.key.identity {
                     let FileKey { path, number, .. } = &*followed.key;
                     followed.key = Arc::new(FileKey { path: path.clone(), identity: *identity, number: *number });
                 }
-                if head.len() > followed.source.head.len() {
-                    followed.source = Arc::new(source(&followed.key.path, identity, head));
+                if head.len() > followed.source.head.len() || followed.source.day != Some(day) {
+                    followed.source = Arc::new(Source { day: Some(day), ..source(&followed.key.path, identity, head) });
                 }
                 followed.mark = *mark;
                 self.submit(file, block, shared, submit)
@@ -250,7 +250,7 @@ impl Lanes {
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
     let inode = Some((identity.device, identity.inode));
-    Source { name: path.to_string_lossy().into(), head: head.into(), inode, again: None }
+    Source { name: path.to_string_lossy().into(), head: head.into(), inode, day: None, again: None }
 }
 
 #[cfg(test)]
@@ -284,7 +284,8 @@ mod tests {
             assert!(hear(Told::Began { file, position: &began, was: None, after: None }));
             let block =
                 Block { bytes: text.as_bytes().to_vec().into(), offset: 0, too_long: None, mark: None, records: None };
-            assert!(hear(Told::Lines { file, block, head: text.as_bytes(), identity: &identity, mark: &mark }));
+            let head = text.as_bytes();
+            assert!(hear(Told::Lines { file, block, head, day: 0, identity: &identity, mark: &mark }));
             assert!(hear(Told::Ended { file }));
         }
         let ledger = &mut shared.lock().1;

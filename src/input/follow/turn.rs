@@ -79,7 +79,7 @@ impl<D: Disk> Machine<D> {
         match got {
             Ok(Got::Blocks { blocks, end, half, stat }) => {
                 for (block, tail) in blocks {
-                    if !hand_over(number, file, block, tail, take) {
+                    if !hand_over(number, file, block, tail, stat.day(), take) {
                         return false;
                     }
                 }
@@ -227,7 +227,8 @@ impl<D: Disk> Machine<D> {
             let head = &beginning[..usize::try_from(mark.offset).unwrap_or(HEAD).min(beginning.len())];
             file.identity.head = Print::head(head);
             file.mark = mark;
-            if !take(Told::Lines { file: number, block, head, identity: &file.identity, mark: &mark }) {
+            let (identity, day) = (&file.identity, stat.day());
+            if !take(Told::Lines { file: number, block, head, day, identity, mark: &mark }) {
                 return false;
             }
         }
@@ -251,7 +252,14 @@ fn end_of(block: &Block) -> u64 {
 }
 
 /// Hands a block over; the file's mark and head move with it.
-fn hand_over<F>(number: FileNumber, file: &mut Tracked<F>, block: Block, tail: Tail, take: &mut Take<'_>) -> bool {
+fn hand_over<F>(
+    number: FileNumber,
+    file: &mut Tracked<F>,
+    block: Block,
+    tail: Tail,
+    day: i64,
+    take: &mut Take<'_>,
+) -> bool {
     let Form::Plain(Some(open)) = &mut file.form else { return true };
     if let Some(more) =
         usize::try_from(block.offset).ok().and_then(|from| block.bytes.get(open.head.len().checked_sub(from)?..))
@@ -263,7 +271,8 @@ fn hand_over<F>(number: FileNumber, file: &mut Tracked<F>, block: Block, tail: T
     }
     open.tail = tail;
     file.mark = Mark { offset: end_of(&block), tail: tail.print() };
-    take(Told::Lines { file: number, block, head: &open.head, identity: &file.identity, mark: &file.mark })
+    let (identity, mark) = (&file.identity, &file.mark);
+    take(Told::Lines { file: number, block, head: &open.head, day, identity, mark })
 }
 
 /// Reads a block's worth from the mark on, with `flush` the half line at the end too, and looks whether what was

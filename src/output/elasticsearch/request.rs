@@ -470,6 +470,7 @@ fn letter(
         input: 0,
         head: None,
         inode: None,
+        day: None,
         again: None,
     }
 }
