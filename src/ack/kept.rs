@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,15 +34,60 @@ pub struct Held {
     pub wants_day: bool,
     /// It is in the spool of an earlier stop already.
     pub is_in_spool: bool,
-    /// Where records begin that are known to have their fate.
-    done: Mutex<HashSet<u64>>,
+    /// Where the lines stand that are left of the block, and where they begin in the source; none if all are left.
+    left: Option<Vec<(u64, Range<usize>)>>,
+    /// What is known of the fates of records.
+    known: Mutex<Known>,
+}
+
+/// Where records begin.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// They have their fate, whatever becomes of the batch.
+    done: HashSet<u64>,
+    /// A letter of theirs is told of.
+    told: HashSet<u64>,
 }
 
 impl Held {
     pub fn new(input: usize, source: Arc<Source>, block: Block) -> Held {
         let (has_parts, wants_head, wants_inode, wants_day, is_in_spool) = (false, false, false, false, false);
-        let done = Mutex::default();
-        Held { input, source, block, has_parts, wants_head, wants_inode, wants_day, is_in_spool, done }
+        let (left, known) = (None, Mutex::default());
+        Held { input, source, block, has_parts, wants_head, wants_inode, wants_day, is_in_spool, left, known }
+    }
+
+    /// What is needed of it when the records that begin at these offsets are all that is open; `keeps` those too
+    /// whose letters are told of and may not be on the disk. None if nothing can be left out.
+    pub(super) fn only(&self, open: &[u64], keeps: bool) -> Option<Held> {
+        if self.block.too_long.is_some() || self.block.records.is_some() {
+            return None;
+        }
+        let known = self.known().clone();
+        let is_done = |offset: &u64| !self.has_parts && known.done.contains(offset);
+        let mut wanted = open.to_vec();
+        wanted.extend(known.told.iter().filter(|offset| keeps && !is_done(offset)));
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (mut bytes, mut left) = (Vec::new(), Vec::new());
+        for offset in wanted {
+            let line = &self.block.bytes[self.line_at(offset)?];
+            left.push((offset, bytes.len()..bytes.len() + line.len()));
+            bytes.extend_from_slice(line);
+        }
+        bytes.shrink_to_fit();
+        let block = Block { bytes: bytes.into(), ..self.block.place() };
+        let (source, left, known) = (self.source.clone(), Some(left), Mutex::new(known));
+        Some(Held { source, block, left, known, ..*self })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it takes of memory.
+    pub fn bytes_held(&self) -> usize {
+        let left = self.left.as_ref().map_or(0, |left| left.capacity() * size_of::<(u64, Range<usize>)>());
+        self.block.bytes.capacity() + left
     }
 
     pub(super) fn complete(&self, letter: &mut Letter) {
@@ -64,17 +110,27 @@ impl Held {
         match &self.block.records {
             Some(records) => records.iter().find(|record| record.offset == offset).copied(),
             None => {
-                let from = usize::try_from(offset.checked_sub(self.block.offset)?).ok()?;
-                let rest = self.block.bytes.get(from..)?;
-                let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                let line = self.line_at(offset)?;
                 let mut one = Vec::new();
-                crate::codec::cut_lines(&rest[..end], offset, &mut one);
+                crate::codec::cut_lines(&self.block.bytes[line.clone()], offset, &mut one);
                 one.pop().map(|mut record| {
-                    record.span.start += from as u32;
+                    record.span.start += line.start as u32;
                     record
                 })
             }
         }
+    }
+
+    /// Where the line stands that begins at this place of the source, with its end.
+    fn line_at(&self, offset: u64) -> Option<Range<usize>> {
+        if let Some(left) = &self.left {
+            let place = left.binary_search_by_key(&offset, |(begins, _)| *begins).ok()?;
+            return Some(left[place].1.clone());
+        }
+        let from = usize::try_from(offset.checked_sub(self.block.offset)?).ok()?;
+        let rest = self.block.bytes.get(from..).filter(|rest| !rest.is_empty())?;
+        let length = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        Some(from..from + length)
     }
 
     fn bytes(&self, record: Record) -> &[u8] {
@@ -86,33 +142,52 @@ impl Held {
     pub(super) fn note_done(&self, offsets: impl Iterator<Item = u64>) {
         // an event does not speak for a record that holds several
         if !self.has_parts {
-            self.done.lock().unwrap_or_else(PoisonError::into_inner).extend(offsets);
+            self.known().done.extend(offsets);
         }
+    }
+
+    /// Letters of these records are told of.
+    pub(super) fn note_told(&self, offsets: impl Iterator<Item = u64>) {
+        self.known().told.extend(offsets);
     }
 
     /// The pieces of the source that are not settled: where each begins, and its whole lines.
     pub fn open(&self) -> Vec<(u64, &[u8])> {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if done.is_empty() {
+        let known = self.known();
+        if known.done.is_empty() && self.left.is_none() {
             return vec![(self.block.offset, self.block.bytes.as_slice())];
         }
         if self.block.too_long.is_some() {
             return Vec::new();
         }
-        let mut pieces: Vec<(u64, std::ops::Range<usize>)> = Vec::new();
-        let mut from = 0;
-        for line in self.block.bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (offset, range) = (self.block.offset + from as u64, from..from + line.len());
-            from = range.end;
-            if done.contains(&offset) {
+        let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
+        for (offset, line) in self.lines() {
+            if known.done.contains(&offset) {
                 continue;
             }
             match pieces.last_mut() {
-                Some((_, last)) if last.end == range.start => last.end = range.end,
-                _ => pieces.push((offset, range)),
+                // one piece of the source, not only of what is left of it
+                Some((begin, last)) if last.end == line.start && *begin + last.len() as u64 == offset => {
+                    last.end = line.end;
+                }
+                _ => pieces.push((offset, line)),
             }
         }
         pieces.into_iter().map(|(offset, range)| (offset, &self.block.bytes[range])).collect()
+    }
+
+    /// All lines that there are: where each begins in the source, and where it stands.
+    fn lines(&self) -> Vec<(u64, Range<usize>)> {
+        if let Some(left) = &self.left {
+            return left.clone();
+        }
+        let mut from = 0;
+        let lines = self.block.bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
+            let range = from..from + line.len();
+            from = range.end;
+            (self.block.offset + range.start as u64, range)
+        });
+        lines.collect()
     }
 }
 
@@ -198,6 +273,13 @@ impl Kept {
     /// Keeps a batch, or a block that nobody took.
     pub fn hold(&self, place: Place, held: Arc<Held>) {
         self.lock().blocks.insert(place, held);
+    }
+
+    /// Keeps this of a batch instead, unless it is not kept any more.
+    pub fn exchange(&self, place: Place, held: Arc<Held>) {
+        if let Some(kept) = self.lock().blocks.get_mut(&place) {
+            *kept = held;
+        }
     }
 
     pub fn hold_rest(&self, input: usize, source: Arc<Source>, rest: Rest) {

@@ -14,12 +14,12 @@ pub mod stored;
 mod summary;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::input::budget::Permit;
+use crate::input::budget::{BATCH_BYTES, Permit};
 use crate::output::{Phase, Phases};
 use kept::{Held, Keep};
 use positions::Save;
@@ -41,11 +41,11 @@ struct Ticket {
     open: AtomicI64,
     /// What the file's position is once this batch and all before it are settled.
     claim: Option<Claim>,
-    /// The records, until the last claim is gone.
-    held: OnceLock<Arc<Held>>,
+    /// The records, or those of them that may still be needed, until the last claim is gone.
+    held: Mutex<Option<Arc<Held>>>,
     /// Who keeps the records until the batch is settled, where its source cannot be read again.
     keep: Option<Keep>,
-    /// Given back when the last claim on the batch is gone: what bounds the bytes in flight.
+    /// What bounds the bytes in flight: for what the batch weighs, given back when the last claim on it is gone.
     permit: Option<Permit>,
 }
 
@@ -64,7 +64,7 @@ impl Receipt {
         claim: Option<Claim>,
         keep: Option<Keep>,
     ) -> Receipt {
-        let (open, held) = (AtomicI64::new(1), OnceLock::new());
+        let (open, held) = (AtomicI64::new(1), Mutex::default());
         Receipt(Arc::new(Ticket { partition, number, open, claim, held, keep, permit }))
     }
 
@@ -74,30 +74,57 @@ impl Receipt {
         held.is_in_spool = self.0.keep.as_ref().is_some_and(|keep| keep.spool.is_some());
         let held = Arc::new(held);
         if let Some(keep) = &self.0.keep {
-            keep.kept.hold((self.0.partition, self.0.number), held.clone());
+            keep.kept.hold(self.place(), held.clone());
         }
-        // a batch is packed once
-        let _ = self.0.held.set(held);
+        *self.held() = Some(held);
+    }
+
+    /// Of the batch's events only those of the records that begin at these offsets, sorted, have no fate: the other
+    /// records are held no longer than until their letters are on the disk.
+    pub fn hold_only(&self, offsets: &[u64]) {
+        let mut held = self.held();
+        let Some(less) = held.as_ref().and_then(|held| held.only(offsets, self.0.keep.is_some())) else { return };
+        let less = Arc::new(less);
+        if let Some(keep) = &self.0.keep {
+            keep.kept.exchange(self.place(), less.clone());
+        }
+        *held = Some(less);
     }
 
     /// The records that begin at these offsets have their fate although their batch has not: they are not kept.
     pub fn note_done(&self, offsets: impl Iterator<Item = u64>) {
-        if let Some(held) = self.0.held.get() {
+        if self.0.keep.is_some()
+            && let Some(held) = &*self.held()
+        {
             held.note_done(offsets);
         }
     }
 
-    /// Adds what the record says to a letter of the batch.
-    fn complete(&self, letter: &mut Letter) {
-        if let Some(held) = self.0.held.get() {
-            held.complete(letter);
+    /// Adds what the records say to letters of the batch that are told of, and are not on the disk yet.
+    fn complete(&self, letters: &mut [Letter]) {
+        if letters.is_empty() {
+            return;
         }
+        if let Some(held) = &*self.held() {
+            letters.iter_mut().for_each(|letter| held.complete(letter));
+            if self.0.keep.is_some() {
+                held.note_told(letters.iter().map(|letter| letter.offset));
+            }
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Held>>> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self) -> kept::Place {
+        (self.0.partition, self.0.number)
     }
 
     /// All events of the batch have their fate.
     fn settled(&self) {
         if let Some(keep) = &self.0.keep {
-            keep.settled((self.0.partition, self.0.number));
+            keep.settled(self.place());
         }
     }
 
@@ -112,6 +139,14 @@ impl Receipt {
 
     pub fn number(&self) -> u64 {
         self.0.number
+    }
+
+    /// The batch weighs so much now, besides its records.
+    pub fn weigh(&self, bytes: usize) {
+        if let Some(permit) = &self.0.permit {
+            let records = self.held().as_ref().map_or(0, |held| held.bytes_held());
+            permit.set(BATCH_BYTES + records + bytes);
+        }
     }
 
     /// How many of the bytes in flight the batch counts for.
@@ -175,13 +210,18 @@ impl Acks {
 
     /// Tells the ends of events: as many claims are closed as `tally` has fates and `letters` letters.
     pub fn settle(&self, receipt: &Receipt, tally: Tally, letters: Vec<Letter>) {
-        let claims = tally.fates() + letters.len() as u64;
-        self.send(Message::Settled(Settled { receipt: receipt.clone(), tally, letters, claims }));
+        self.tell(receipt, tally, letters, 0);
     }
 
     /// As [`Acks::settle`], and gives up the worker's own claim.
     pub fn finish(&self, receipt: &Receipt, tally: Tally, letters: Vec<Letter>) {
-        let claims = tally.fates() + letters.len() as u64 + 1;
+        self.tell(receipt, tally, letters, 1);
+    }
+
+    fn tell(&self, receipt: &Receipt, tally: Tally, mut letters: Vec<Letter>, more: u64) {
+        let claims = tally.fates() + letters.len() as u64 + more;
+        // at once: nobody has to hold a record for a letter that is told of
+        receipt.complete(&mut letters);
         self.send(Message::Settled(Settled { receipt: receipt.clone(), tally, letters, claims }));
     }
 
@@ -254,8 +294,7 @@ impl Desk<'_> {
         self.settle(group);
     }
 
-    fn settle(&mut self, mut group: Vec<Settled>) {
-        complete(&mut group);
+    fn settle(&mut self, group: Vec<Settled>) {
         match wait_for_letters(&group, &mut *self.letters, self.phases) {
             true => self.shared.count(&group),
             false => self.shared.count_unsettled(&group),
@@ -352,13 +391,6 @@ fn left(last: Option<Instant>, wait: Duration) -> Duration {
 /// How many ends of events are told together, at most.
 pub const GROUP_MAX: usize = 256;
 
-/// What letters need of the records that they are of.
-pub fn complete(group: &mut [Settled]) {
-    for end in group {
-        end.letters.iter_mut().for_each(|letter| end.receipt.complete(letter));
-    }
-}
-
 /// Writes the letters of a group, waiting while the disk does not take them. False if it was given up.
 fn wait_for_letters(group: &[Settled], letters: &mut dyn Letters, phases: &Phases) -> bool {
     let all: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
@@ -398,9 +430,7 @@ impl Shared {
         let mut summary = self.lock();
         for end in group {
             summary.0.add(&end.tally, end.letters.len() as u64);
-            if let Some(held) = end.receipt.0.held.get() {
-                held.note_done(end.letters.iter().map(|letter| letter.offset));
-            }
+            end.receipt.note_done(end.letters.iter().map(|letter| letter.offset));
             if end.receipt.close(end.claims) {
                 let claim = end.receipt.claim().cloned();
                 summary.1.settle(end.receipt.partition(), end.receipt.number(), claim);

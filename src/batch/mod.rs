@@ -1,5 +1,6 @@
-//! What flows: a batch of events over one shared buffer. Text is a [`Span`] into that buffer, which holds the
-//! bytes as they were read and, behind them, what filters wrote; so an event costs no allocation of its own.
+//! What flows: a batch of events over shared bytes. Text is a [`Span`] into the bytes as they were read and, behind
+//! them, what codecs and filters wrote; so an event costs no allocation of its own. The two stand in buffers of their
+//! own: what was read is kept until it is settled, what was written is used again for the next batch.
 //!
 //! An event is its record's raw bytes, a list of top-level fields, and a list under `[@metadata]`. A JSON value is
 //! kept as text until somebody writes inside it. Knows no stage: codecs fill a batch, filters change its events,
@@ -20,7 +21,7 @@ pub use view::{Entries, Seq, View};
 
 const NONE: u32 = u32::MAX;
 
-/// A piece of the batch's buffer.
+/// A piece of the batch's bytes: of those that were read, or, behind their end, of those that were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
     pub start: u32,
@@ -84,6 +85,9 @@ impl Default for Source {
         Source { name: "".into(), head: Arc::default(), inode: None, day: None, again: None }
     }
 }
+
+/// What a batch needed beyond this is not kept for the next: few need it.
+const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// How much of a source's beginning identifies it.
 pub const HEAD: usize = 1024;
@@ -158,7 +162,10 @@ fn sort(name: &[u8]) -> usize {
 
 #[derive(Debug, Default)]
 pub struct Batch {
+    /// As they were read.
     bytes: Buffer,
+    /// What was written since, behind them.
+    written: Vec<u8>,
     events: Vec<Event>,
     nodes: Vec<Node>,
     source: Arc<Source>,
@@ -176,7 +183,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch over what was read from `source`. The buffer should have some room for what filters write.
+    /// A batch over what was read from `source`.
     pub fn new(bytes: impl Into<Buffer>, source: Arc<Source>) -> Batch {
         Batch { bytes: bytes.into(), source, ..Batch::default() }
     }
@@ -184,6 +191,7 @@ impl Batch {
     /// Begins anew over other bytes, in the memory that is there.
     pub fn refill(&mut self, bytes: Buffer, source: Arc<Source>) {
         (self.bytes, self.source) = (bytes, source);
+        self.written.clear();
         self.events.clear();
         self.born.clear();
         self.nodes.clear();
@@ -191,11 +199,13 @@ impl Batch {
         self.has_parts = false;
     }
 
-    /// Gives up the events, and gives back the first `len` bytes as they came: what was written stands behind them.
-    pub fn take_bytes(&mut self, len: usize) -> Buffer {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.truncate(len);
+    /// Gives up the events, and gives back the bytes as they came.
+    pub fn take_bytes(&mut self) -> Buffer {
+        let bytes = std::mem::take(&mut self.bytes);
         self.refill(Buffer::default(), Arc::default());
+        shrink(&mut self.written);
+        shrink(&mut self.events);
+        shrink(&mut self.nodes);
         bytes
     }
 
@@ -222,7 +232,11 @@ impl Batch {
     }
 
     pub fn bytes(&self, span: Span) -> &[u8] {
-        &self.bytes[span.start as usize..span.start as usize + span.len as usize]
+        let (start, len) = (span.start as usize, span.len as usize);
+        match start.checked_sub(self.bytes.len()) {
+            None => &self.bytes[start..start + len],
+            Some(at) => &self.written[at..at + len],
+        }
     }
 
     /// Whether all that was read is UTF-8.
@@ -230,9 +244,9 @@ impl Batch {
         std::str::from_utf8(&self.bytes).is_ok()
     }
 
-    /// Bytes held, as a measure of memory.
-    pub fn weight(&self) -> usize {
-        self.bytes.len() + self.nodes.len() * size_of::<Node>()
+    /// How many bytes were read.
+    pub fn read_bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     pub fn event(&self, index: usize) -> EventRef<'_> {
@@ -243,10 +257,10 @@ impl Batch {
         EventMut { batch: self, index }
     }
 
-    /// Appends bytes to the buffer.
+    /// Writes bytes behind those that there are.
     pub fn write(&mut self, text: &[u8]) -> Span {
-        let span = Span::new(self.bytes.len(), text.len());
-        self.bytes.extend_from_slice(text);
+        let span = Span::new(self.bytes.len() + self.written.len(), text.len());
+        self.written.extend_from_slice(text);
         span
     }
 
@@ -525,6 +539,11 @@ impl Batch {
             }
         }
     }
+}
+
+/// Gives back what is rarely needed of an empty list.
+fn shrink<T>(list: &mut Vec<T>) {
+    list.shrink_to(KEPT_BYTES_MAX / size_of::<T>());
 }
 
 /// JSON text on one line: a line break between its parts becomes a blank (inside strings there is none).

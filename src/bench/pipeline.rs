@@ -23,6 +23,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::pack::Packer;
 use crate::pipeline::read::{self, Options};
 use crate::pipeline::run;
+use crate::pool::Pool;
 
 /// What is measured without a pipeline file.
 const USUAL: &str = "[[input]]\ntype = \"file\"\npaths = [\"\"]\ncodec = \"json\"\n[id]\nscheme = \"time-hash\"\n\
@@ -127,7 +128,7 @@ fn stage_round(pipeline: &Pipeline, lines: &[u8]) -> Vec<(&'static str, f64)> {
         ("id, index, body", 0.0),
     ];
     let (clock, source) = (pipeline.clock(), Arc::new(Source::default()));
-    let mut packer = Packer::new(pipeline, Form::Bulk(Action::Create));
+    let mut packer = Packer::new(pipeline, Form::Bulk(Action::Create), Pool::default());
     let (mut scratch, mut digests) = (id::Scratch::default(), id::Digests::default());
     let (mut records, mut batch): (Vec<Record>, Batch) = (Vec::new(), Batch::default());
     let mut rest = lines;

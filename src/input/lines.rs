@@ -139,8 +139,7 @@ pub struct Cutter {
 impl Cutter {
     /// A cutter of what stands in a source at `offset` and behind; before it stands `tail`.
     pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
-        let mut buffer = pool.take();
-        buffer.reserve(limits.block_bytes());
+        let buffer = pool.take(limits.block_bytes());
         Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None, tail }
     }
 
@@ -232,23 +231,34 @@ impl Cutter {
     }
 
     fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
-        let mut next = self.pool.take();
         self.limits.grow();
-        next.reserve(self.limits.block_bytes().max(self.buffer.len() - cut));
-        next.extend_from_slice(&self.buffer[cut..]);
-        self.buffer.truncate(cut);
+        let bytes = self.take(cut);
         let mut mark = None;
         if too_long.is_none() {
-            let whole = memchr::memrchr(b'\n', &self.buffer).map_or(0, |at| at + 1);
-            self.tail.push(&self.buffer[..whole]);
+            let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+            self.tail.push(&bytes[..whole]);
             mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
-            self.tail.push(&self.buffer[whole..]);
+            self.tail.push(&bytes[whole..]);
         }
-        let bytes = std::mem::replace(&mut self.buffer, next);
         let block = Block { bytes, offset: self.offset, too_long, mark, records: None };
         self.offset += cut as u64;
         self.searched = 0;
         block
+    }
+
+    /// The first `cut` bytes of the buffer, in no much larger one: it is held until they are settled.
+    fn take(&mut self, cut: usize) -> Buffer {
+        let rest = self.buffer.len() - cut;
+        if cut <= self.buffer.capacity() / 2 && cut <= rest.max(self.limits.block_bytes() / 2) {
+            let mut bytes = self.pool.take(cut);
+            bytes.extend_from_slice(&self.buffer[..cut]);
+            self.buffer.drain(..cut);
+            return bytes;
+        }
+        let mut next = self.pool.take(self.limits.block_bytes().max(rest));
+        next.extend_from_slice(&self.buffer[cut..]);
+        self.buffer.truncate(cut);
+        std::mem::replace(&mut self.buffer, next)
     }
 }
 
@@ -355,11 +365,8 @@ impl Bytes<'_> {
     /// Appends what there is, up to `block_bytes` in all or some more of a line that is longer. With `pending`
     /// lines it waits for more only a moment.
     fn fill(&mut self, buffer: &mut Vec<u8>, block_bytes: usize, pending: bool) -> io::Result<Filled> {
-        // blocks may have grown since there was room for one
-        if buffer.len() >= block_bytes || buffer.len() == buffer.capacity() {
-            buffer.reserve(block_bytes);
-        }
-        let room = buffer.capacity() - buffer.len();
+        let room = if buffer.len() < block_bytes { block_bytes - buffer.len() } else { block_bytes };
+        buffer.reserve(room);
         match self {
             Bytes::Stream(stream) => {
                 let read = stream.by_ref().take(room as u64).read_to_end(buffer)?;

@@ -216,7 +216,7 @@ impl Intake {
     /// Hands a block over, waiting for its place. False once nobody takes blocks any more: then it is kept, if it
     /// cannot be read again.
     fn submit(&self, draft: Draft) -> bool {
-        let permit = self.budget.take_unless(draft.block.bytes.len(), &|| self.is_given_up());
+        let permit = self.budget.take_unless(draft.weight(), &|| self.is_given_up());
         let permitted = permit.and_then(|permit| Some((permit, self.slots.take_unless(&self.phases)?)));
         let Some((permit, slot)) = permitted else {
             draft.keep_back();
@@ -252,6 +252,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// How many of the bytes in flight it takes until it is packed.
+    pub fn weight(&self) -> usize {
+        budget::weight(self.block.bytes.capacity())
+    }
+
     /// The block as a job, which the ledger knows from now on.
     pub fn job(self, permit: Permit, slot: Slot, shared: &Shared) -> Job {
         let Draft { partition, number, block, input, source, file, keep } = self;
@@ -261,9 +266,7 @@ impl Draft {
         let receipt = Receipt::tied(partition, number, Some(permit), claim, keep);
         Job { input, block, source, receipt, slot }
     }
-}
 
-impl Draft {
     /// Nobody took it: what cannot be read again is kept.
     pub fn keep_back(self) {
         if let Some(keep) = self.keep {

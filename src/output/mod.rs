@@ -151,6 +151,11 @@ pub struct Parcel {
 }
 
 impl Parcel {
+    /// What it takes of memory, besides the records that its receipt holds.
+    pub fn bytes_held(&self) -> usize {
+        if self.items.is_empty() { 0 } else { self.body.capacity() + self.items.capacity() * size_of::<Item>() }
+    }
+
     pub fn bytes(&self, item: &Item) -> &[u8] {
         &self.body[item.head_at as usize..item.end as usize]
     }

@@ -83,8 +83,13 @@ fn each(
     source: &Source,
     tell: &mut dyn FnMut(Vec<Answer>) -> bool,
 ) -> io::Result<()> {
-    let mut explain =
-        Explain { pipeline, show, packer: Packer::new(pipeline, Form::Rows), batch: Batch::default(), records: vec![] };
+    let mut explain = Explain {
+        pipeline,
+        show,
+        packer: Packer::new(pipeline, Form::Rows, Pool::default()),
+        batch: Batch::default(),
+        records: vec![],
+    };
     let mut take = |block, head: &[u8]| {
         let (name, head, day) = (source.name.clone(), head.into(), Some(pipeline.clock().now.day()));
         let source = Arc::new(Source { name, head, inode: source.inode, day, again: None });

@@ -14,6 +14,10 @@ use crate::output::{Form, Item};
 use crate::pool::{Buffer, Pool};
 use crate::time::Time;
 
+/// How large a body is for each byte read until something is known, and at most: one that becomes larger grows.
+const GROWTH_ASSUMED: f64 = 1.5;
+const GROWTH_MAX: f64 = 4.0;
+
 /// What became of a batch.
 #[derive(Default)]
 pub struct Packed {
@@ -44,6 +48,8 @@ pub struct Packer<'a> {
     scratch: id::Scratch,
     digests: id::Digests,
     bodies: Pool,
+    /// How large a body is for each byte read, as far as that is known.
+    growth: f64,
     family: Family,
 }
 
@@ -66,7 +72,8 @@ impl Family {
 }
 
 impl<'a> Packer<'a> {
-    pub fn new(pipeline: &'a Pipeline, form: Form) -> Packer<'a> {
+    /// `bodies` is where bodies come from.
+    pub fn new(pipeline: &'a Pipeline, form: Form, bodies: Pool) -> Packer<'a> {
         let (names, scratch, digests) = (Names::default(), id::Scratch::default(), id::Digests::default());
         Packer {
             pipeline,
@@ -76,7 +83,8 @@ impl<'a> Packer<'a> {
             id: Vec::new(),
             scratch,
             digests,
-            bodies: Pool::default(),
+            bodies,
+            growth: GROWTH_ASSUMED,
             family: Family::default(),
         }
     }
@@ -89,10 +97,8 @@ impl<'a> Packer<'a> {
 
     pub fn pack(&mut self, batch: &Batch) -> Packed {
         self.begin(batch);
-        let mut packed = Packed { body: self.bodies.take(), ..Packed::default() };
-        // the source and as much again as an action line usually takes
-        packed.body.reserve(batch.weight() + batch.len() * 96);
-        packed.items.reserve(batch.len());
+        let mut packed = Packed { body: self.body(batch), ..Packed::default() };
+        packed.items.reserve_exact(batch.len());
         for index in 0..batch.len() {
             let event = batch.event(index);
             match event.fate() {
@@ -103,7 +109,26 @@ impl<'a> Packer<'a> {
         }
         packed.indices = self.names.take();
         self.heads.clear();
+        self.fit(batch, &mut packed);
         packed
+    }
+
+    /// An empty body, about as large as those before it became: what stays empty of it is held for nothing.
+    fn body(&self, batch: &Batch) -> Buffer {
+        self.bodies.take((batch.read_bytes() as f64 * self.growth) as usize)
+    }
+
+    /// Gives back what is much too large, and remembers how large it had to be.
+    fn fit(&mut self, batch: &Batch, packed: &mut Packed) {
+        let (body, items) = (&mut packed.body, &mut packed.items);
+        let was_needed = body.len() as f64 / batch.read_bytes().max(1) as f64;
+        self.growth = (was_needed * 1.05).max(self.growth * 0.9).min(GROWTH_MAX);
+        if body.len() + body.len() / 2 < body.capacity() {
+            body.shrink_to_fit();
+        }
+        if items.len() + items.len() / 2 < items.capacity() {
+            items.shrink_to_fit();
+        }
     }
 
     fn deliver(&mut self, event: &EventRef<'_>, packed: &mut Packed) {

@@ -127,7 +127,7 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
     let (slots, parcels) = output::queue(SLOTS_MAX);
     let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
     let taken = Mutex::new(taken);
-    let pool = Pool::default();
+    let (pool, bodies) = (Pool::default(), Pool::default());
     let budget = Budget::new(pipeline.tuning.bytes_in_flight_max);
     let errors = Mutex::new(Vec::new());
     let is_unread = AtomicBool::new(false);
@@ -139,7 +139,8 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
         scope.spawn(move || output.run(parcels, output_acks, phases.clone()).unwrap_or_else(fail));
         for _ in 0..pipeline.tuning.workers {
             let (taken, acks) = (&taken, acks.clone());
-            scope.spawn(move || work(pipeline, form, taken, &acks));
+            let worker = Worker::new(pipeline, form, bodies.clone());
+            scope.spawn(move || work(worker, taken, &acks));
         }
         drop(acks);
         let intake = |input: usize| Intake {
@@ -219,8 +220,7 @@ fn give_spools(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn work(pipeline: &Pipeline, form: Form, jobs: &Mutex<Receiver<Job>>, acks: &Acks) {
-    let mut worker = Worker::new(pipeline, form);
+fn work(mut worker: Worker<'_>, jobs: &Mutex<Receiver<Job>>, acks: &Acks) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
@@ -237,15 +237,15 @@ pub struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(pipeline: &'a Pipeline, form: Form) -> Worker<'a> {
-        Worker { pipeline, packer: Packer::new(pipeline, form), records: Vec::new(), batch: Batch::default() }
+    /// `bodies` is where the bodies of parcels come from.
+    pub fn new(pipeline: &'a Pipeline, form: Form, bodies: Pool) -> Worker<'a> {
+        Worker { pipeline, packer: Packer::new(pipeline, form, bodies), records: Vec::new(), batch: Batch::default() }
     }
 
     /// From a block to a parcel in its slot; what ends here is told to `acks`.
     pub fn work(&mut self, job: Job, acks: &Acks) {
         let Job { input, block, source, receipt, slot } = job;
-        let (pipeline, batch) = (self.pipeline, &mut self.batch);
-        let (len, as_read) = (block.bytes.len(), block.place());
+        let (pipeline, batch, as_read) = (self.pipeline, &mut self.batch, block.place());
         pipeline.transform(input, block, source.clone(), &mut self.records, batch);
         let packed = self.packer.pack(batch);
         receipt.open(batch.len());
@@ -255,13 +255,15 @@ impl<'a> Worker<'a> {
         (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);
         held.wants_inode = pipeline.inputs[input].location.is_wanted();
         held.wants_day = pipeline.inputs[input].codec.reads_day();
-        held.block.bytes = batch.take_bytes(len);
+        held.block.bytes = batch.take_bytes();
         receipt.hold(held);
-        acks.finish(&receipt, tally, packed.letters);
-        if !packed.items.is_empty() {
-            let (body, items, indices) = (packed.body, packed.items, packed.indices);
+        let (body, items, indices) = (packed.body, packed.items, packed.indices);
+        let parcel = Parcel { body, items, indices, source: name, receipt };
+        parcel.receipt.weigh(parcel.bytes_held());
+        acks.finish(&parcel.receipt, tally, packed.letters);
+        if !parcel.items.is_empty() {
             // if the output is gone the parcel is dropped, and stays unsettled
-            let _ = slot.send(Parcel { body, items, indices, source: name, receipt });
+            let _ = slot.send(parcel);
         }
     }
 }

@@ -151,7 +151,8 @@ fn plan(codec: &str, more: &str) -> Pipeline {
 /// Everything that becomes of the events of one source, read by `bytes`.
 fn fates(pipeline: &Pipeline, bytes: &mut Bytes<'_>, limits: Limits, mut taken: impl FnMut()) -> Vec<String> {
     let mut out = Vec::new();
-    let (mut packer, mut records, mut batch) = (Packer::new(pipeline, Form::Rows), Vec::new(), Batch::default());
+    let (mut packer, mut records, mut batch) =
+        (Packer::new(pipeline, Form::Rows, Pool::default()), Vec::new(), Batch::default());
     let mut take = |block, head: &[u8]| {
         let source = Arc::new(Source { name: "stdin".into(), head: head.into(), ..Source::default() });
         pipeline.transform(0, block, source, &mut records, &mut batch);

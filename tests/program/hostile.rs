@@ -10,6 +10,7 @@ use onceline::codec::Block;
 use onceline::output::{Action, Form};
 use onceline::pipeline::pack::Packer;
 use onceline::pipeline::{Pipeline, read};
+use onceline::pool::Pool;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -122,7 +123,7 @@ fn assert_body(pipeline: &Pipeline, lines: &[u8]) {
     let block = Block { bytes: lines.to_vec().into(), offset: 0, too_long: None, mark: None, records: None };
     let (mut records, mut batch) = (Vec::new(), Batch::default());
     pipeline.transform(0, block, Arc::new(Source::default()), &mut records, &mut batch);
-    let packed = Packer::new(pipeline, Form::Bulk(Action::Index)).pack(&batch);
+    let packed = Packer::new(pipeline, Form::Bulk(Action::Index), Pool::default()).pack(&batch);
     assert_eq!(packed.items.len() + packed.letters.len() + packed.dropped as usize, batch.len());
     let body: Vec<&[u8]> = packed.body.split_inclusive(|byte| *byte == b'\n').collect();
     assert_eq!(body.len(), packed.items.len() * 2, "{}", String::from_utf8_lossy(&packed.body));

@@ -14,10 +14,8 @@ use super::rig::{Engine, Onceline, Stub, unique_prefix};
 
 const MB: u64 = 1_000_000;
 
-/// How much memory a run may have, of the full form.
-fn memory() -> u64 {
-    of(200 * MB, 100 * MB)
-}
+/// How much memory a run may have, with the defaults.
+const MEMORY: u64 = 200 * MB;
 
 fn line(n: u64) -> String {
     if n % 1000 == 7 {
@@ -71,8 +69,7 @@ name = "{index}"
 
 [output]
 {output}
-{}"#,
-        of("", "[tuning]\nbytes_in_flight_max = \"8MiB\"\n")
+"#
     )
 }
 
@@ -150,7 +147,7 @@ fn soak(what: &str, index: &str, output: &str, bytes: u64, stored: impl Fn(&Once
     fs::create_dir(onceline.path("log")).expect("a folder");
     let log = Log { onceline: &onceline, bytes, lines: Cell::new(0), written: Cell::new(0) };
     log.write(log.bytes / 2, "app.log.1");
-    let cage = Cage::new(memory());
+    let cage = Cage::new(MEMORY);
     let started = Instant::now();
     let mut running = onceline.start(b"");
     cage.hold(running.id());
@@ -181,11 +178,11 @@ fn soak(what: &str, index: &str, output: &str, bytes: u64, stored: impl Fn(&Once
         run.count("dropped"),
         run.count("dead_lettered"),
         most as f64 / MB as f64,
-        memory() / MB,
+        MEMORY / MB,
         cage.words(),
     );
     // what a group allows is without the pages that are the program's file
-    assert!(cage.0.is_some() || most <= memory(), "{most} bytes of memory");
+    assert!(cage.0.is_some() || most <= MEMORY, "{most} bytes of memory");
     (onceline, want)
 }
 

@@ -9,6 +9,7 @@ use onceline::pipeline::Pipeline;
 use onceline::pipeline::check::describe;
 use onceline::pipeline::pack::Packer;
 use onceline::pipeline::read::{self, Options};
+use onceline::pool::Pool;
 use onceline::time::Time;
 
 const LINES: &str = concat!(
@@ -69,7 +70,7 @@ fn take(pipeline: &Pipeline) {
         let block = onceline::codec::Block { bytes, offset: 0, too_long: None, mark: None, records: None };
         pipeline.transform(input, block, Default::default(), &mut records, &mut batch);
         assert!(batch.len() >= LINES.lines().count());
-        let mut packer = Packer::new(pipeline, Form::Rows);
+        let mut packer = Packer::new(pipeline, Form::Rows, Pool::default());
         packer.begin(&batch);
         for index in 0..batch.len() {
             let mut out = Vec::new();

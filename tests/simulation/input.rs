@@ -122,7 +122,7 @@ impl Session<'_> {
     /// Hands a block over. False once nobody takes blocks any more.
     async fn submit(&self, draft: Draft, ways: &Ways) -> Result<bool, Crashed> {
         let bytes = draft.block.bytes.len();
-        let permit = self.wait_for(|| self.budget.try_take(bytes)).await;
+        let permit = self.wait_for(|| self.budget.try_take(draft.weight())).await;
         let slot = if permit.is_some() { self.wait_for(|| ways.slots.try_take()).await } else { None };
         let Some((permit, slot)) = permit.zip(slot) else {
             draft.keep_back();

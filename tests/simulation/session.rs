@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use onceline::ack::kept::Kept;
-use onceline::ack::{self, Acks, GROUP_MAX, Letter, Letters, Message, Saving, Settled, Shared, Summary};
+use onceline::ack::{Acks, GROUP_MAX, Letter, Letters, Message, Saving, Settled, Shared, Summary};
 use onceline::input::Job;
 use onceline::input::budget::Budget;
 use onceline::input::identity::Position;
 use onceline::output::{self, Config, Phase};
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::run::{Feed, Worker};
+use onceline::pool::Pool;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -145,7 +146,7 @@ impl<'a> Session<'a> {
 
     /// One worker.
     async fn work(&self, jobs: &tokio::sync::Mutex<mpsc::Receiver<Job>>, acks: Acks) {
-        let mut worker = Worker::new(self.pipeline, output::Form::Bulk(self.pipeline.output.action()));
+        let mut worker = Worker::new(self.pipeline, output::Form::Bulk(self.pipeline.output.action()), Pool::default());
         loop {
             let job = jobs.lock().await.recv().await;
             let Some(job) = job else { return };
@@ -205,8 +206,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn group(&self, mut group: Vec<Settled>, letters: &mut dyn Letters) -> Result<(), Crashed> {
-        ack::complete(&mut group);
+    async fn group(&self, group: Vec<Settled>, letters: &mut dyn Letters) -> Result<(), Crashed> {
         let all: Vec<&Letter> = group.iter().flat_map(|end| &end.letters).collect();
         let mut rest = all.as_slice();
         while !rest.is_empty() {

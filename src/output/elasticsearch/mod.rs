@@ -53,6 +53,7 @@ pub use target::Template;
 pub use tls::{Identity, Tls, Version};
 
 use crate::ack::Acks;
+use crate::input::budget;
 use crate::output::{Action, Form, Output, Parcels, Phases, abandoned};
 use crate::pipeline::Pipeline;
 use client::{Access, Client};
@@ -92,7 +93,7 @@ pub struct Config {
     pub ordered: bool,
     /// What all requests' names begin with, in the engine's lists of tasks and logs.
     pub name: String,
-    /// What is held of blocks of this many bytes leaves no room to read, which is said.
+    /// What is held and takes this many bytes leaves no room to read, which is said.
     pub held_bytes_max: usize,
     /// Refuse targets in which an id can live twice.
     pub strict: bool,
@@ -202,7 +203,7 @@ impl Config {
         self.name = format!("onceline-{:08x}", hasher.finish() as u32);
         // a block that does not fit waits
         let tuning = &pipeline.tuning;
-        self.held_bytes_max = tuning.bytes_in_flight_max.saturating_sub(tuning.batch_bytes);
+        self.held_bytes_max = tuning.bytes_in_flight_max.saturating_sub(budget::weight(tuning.batch_bytes));
         self.strict = pipeline.strict;
         self.index_pattern = pipeline.index_pattern.clone();
         self.index_sample = pipeline.route.sample(pipeline.clock().now);
