@@ -27,11 +27,12 @@ fn pipeline(url: &str, name: &str, output: &str, tuning: &str) -> String {
         hosts = ["{url}"]
         {output}
         [tuning]
-        batch_bytes = "16KiB"
         {tuning}
         "#
     )
 }
+
+const SMALL_BATCHES: &str = "batch_bytes = \"16KiB\"";
 
 const SHORT_WAITS: &str = "retry_wait_min = \"20ms\"\nretry_wait_max = \"500ms\"\nbulk_items_max = 200";
 
@@ -73,7 +74,7 @@ fn assert_said(run: &Run, parts: &[&str]) {
 #[test]
 fn killed_in_mid_bulk_and_started_again() {
     let engine = OwnEngine::start();
-    let onceline = Onceline::new(&pipeline(&engine.url, "logs", SHORT_WAITS, ""));
+    let onceline = Onceline::new(&pipeline(&engine.url, "logs", SHORT_WAITS, SMALL_BATCHES));
     // as fast as it is taken, until the engine was away and is back
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let (told, sent) = std::sync::mpsc::channel();
@@ -107,6 +108,53 @@ fn killed_in_mid_bulk_and_started_again() {
     assert_eq!(count(&engine, "logs"), sent.max(1000));
     assert_said(&run, &[AWAY, AGAIN]);
 }
+
+/// An index that is closed, beside one that is not.
+struct Closed<'a> {
+    engine: &'a Engine,
+    prefix: String,
+}
+
+impl Closed<'_> {
+    fn new(engine: &Engine) -> Closed<'_> {
+        let closed = Closed { engine, prefix: unique_prefix() };
+        engine.put(&format!("/{}", closed.a()), &json!({}));
+        closed.post("_close");
+        closed
+    }
+
+    fn a(&self) -> String {
+        format!("{}-a", self.prefix)
+    }
+
+    fn post(&self, what: &str) {
+        let path = format!("/{}/{what}", self.a());
+        let answer = self.engine.request("POST", &path, &Vec::new(), b"").expect("an answer");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+
+    /// How many are stored in the closed index, once it is open, and in the other.
+    fn counts(&self) -> (u64, u64) {
+        (count(self.engine, &self.a()), self.others())
+    }
+
+    fn others(&self) -> u64 {
+        count(self.engine, &format!("{}-b", self.prefix))
+    }
+
+    fn onceline(&self, tuning: &str) -> Onceline {
+        Onceline::new(&pipeline(&self.engine.url, &format!("{}-%{{app}}", self.prefix), SHORT_WAITS, tuning))
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.engine.delete(&format!("/{0}-a,{0}-b", self.prefix));
+    }
+}
+
+const HELD: &str = "the index takes no events";
+const TAKEN: &str = "the index takes events again";
 
 #[test]
 fn a_host_of_several_dies_and_comes_back() {
@@ -147,35 +195,44 @@ fn a_host_of_several_dies_and_comes_back() {
 #[test]
 fn what_is_held_fills_the_bytes_in_flight_and_it_is_said() {
     for engine in Engine::all() {
-        let prefix = unique_prefix();
-        let (a, b) = (format!("{prefix}-a"), format!("{prefix}-b"));
-        let post = |path: String| {
-            let answer = engine.request("POST", &path, &Vec::new(), b"").expect("an answer");
-            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        };
-        engine.put(&format!("/{a}"), &json!({}));
-        post(format!("/{a}/_close"));
-        let name = format!("{prefix}-%{{app}}");
-        let onceline = Onceline::new(&pipeline(&engine.url, &name, SHORT_WAITS, "bytes_in_flight_max = \"1MiB\""));
+        let closed = Closed::new(engine);
+        let onceline = closed.onceline(&format!("{SMALL_BATCHES}\nbytes_in_flight_max = \"1MiB\""));
         let running = onceline.start(&lines(40_000));
         // the other index goes on as long as there is room
         let mut last = (0, Instant::now());
         until("a standstill", || {
-            let now = count(engine, &b);
+            let now = closed.others();
             if now != last.0 {
                 last = (now, Instant::now());
             }
             now > 0 && last.1.elapsed() > Duration::from_secs(3)
         });
-        assert!(last.0 > 5000 && last.0 < 19_000, "{} events got through", last.0);
-        post(format!("/{a}/_open"));
+        assert!(last.0 > 2500 && last.0 < 19_000, "{} events got through", last.0);
+        closed.post("_open");
         let run = running.wait().settled();
         assert_eq!(run.counts(["events_in", "created"]), [40_000, 40_000], "{}", engine.name);
-        assert_eq!((count(engine, &a), count(engine, &b)), (20_000, 20_000), "{}", engine.name);
+        assert_eq!(closed.counts(), (20_000, 20_000), "{}", engine.name);
         let full = "fills bytes_in_flight_max: nothing more is read";
-        assert_said(&run, &["the index takes no events", full, "the index takes events again", "reading goes on"]);
-        assert!(run.stderr.contains(&format!("indices={a}")), "{}", run.stderr);
-        engine.delete(&format!("/{a},{b}"));
+        assert_said(&run, &[HELD, full, TAKEN, "reading goes on"]);
+        assert!(run.stderr.contains(&format!("indices={}", closed.a())), "{}", run.stderr);
+    }
+}
+
+/// The batches that they came in would fill it many times over.
+#[test]
+fn what_is_held_takes_no_more_room_than_it_needs() {
+    let text = |n: usize| line(if n % 100 == 0 { n } else { n * 2 + 1 });
+    let all: String = (0..100_000).map(text).collect();
+    for engine in Engine::all() {
+        let closed = Closed::new(engine);
+        let onceline = closed.onceline("batch_bytes = \"128KiB\"\nbytes_in_flight_max = \"1MiB\"");
+        let running = onceline.start(all.as_bytes());
+        until("all others", || closed.others() == 99_000);
+        closed.post("_open");
+        let run = running.wait().settled();
+        assert_eq!(run.counts(["events_in", "created"]), [100_000, 100_000], "{}", engine.name);
+        assert_eq!(closed.counts(), (1_000, 99_000), "{}", engine.name);
+        assert_said(&run, &[HELD, TAKEN]);
     }
 }
 
@@ -183,7 +240,7 @@ fn what_is_held_fills_the_bytes_in_flight_and_it_is_said() {
 fn credentials_are_revoked_and_renewed() {
     let stub = Stub::new("").wants("ApiKey old-key");
     let output = format!("{SHORT_WAITS}\napi_key_file = \"{{dir}}/key\"");
-    let onceline = Onceline::new(&pipeline(&stub.url, "logs", &output, ""));
+    let onceline = Onceline::new(&pipeline(&stub.url, "logs", &output, SMALL_BATCHES));
     std::fs::write(onceline.path("key"), "old-key\n").expect("write the key");
     let (more, wanted) = std::sync::mpsc::channel::<()>();
     let running = onceline.start_fed(move |mut pipe| {

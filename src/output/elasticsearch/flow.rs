@@ -39,7 +39,7 @@ pub struct Limits {
     pub bytes: usize,
     pub items: usize,
     pub in_flight: usize,
-    /// What is held of blocks of this many bytes leaves no room to read.
+    /// What is held and takes this many bytes leaves no room to read.
     pub held_bytes: usize,
 }
 
@@ -258,7 +258,7 @@ impl<E: Exchange> Flow<E> {
         for lane in 0..self.lanes.len() {
             while self.lanes[lane].in_flight < self.width() {
                 let Some(mut units) = self.due(now).or_else(|| self.next_units(lane)) else { break };
-                self.holds.divert(&self.loads, &mut units);
+                self.holds.divert(&mut self.loads, &mut units);
                 if !units.is_empty() {
                     self.begin(units, Origin::Lane(lane));
                 }
@@ -273,7 +273,8 @@ impl<E: Exchange> Flow<E> {
         let (loads, limits) = (&self.loads, self.limits);
         self.later.retain_mut(|(at, waiting)| {
             let size = loads.size(waiting);
-            let fits = units.len() + waiting.len() <= limits.items && bytes + size <= limits.bytes;
+            let bytes_max = limits.bytes.min(JOIN_BYTES_MAX);
+            let fits = units.len() + waiting.len() <= limits.items && bytes + size <= bytes_max;
             if *at > now || !(units.is_empty() || fits) {
                 return true;
             }
@@ -300,11 +301,13 @@ impl<E: Exchange> Flow<E> {
             job.units.extend_from_slice(&next.units);
             job.bytes += next.bytes;
         }
-        if job.units.len() > 1 && (job.bytes > limits.bytes || job.units.len() > limits.items) {
+        // what was put together of many parcels is copied to be sent, and so much more memory
+        let bytes_max = if job.is_fresh { limits.bytes } else { limits.bytes.min(JOIN_BYTES_MAX) };
+        if job.units.len() > 1 && (job.bytes > bytes_max || job.units.len() > limits.items) {
             let mut bytes = 0;
             let fits = job.units.iter().take(limits.items).take_while(|unit| {
                 bytes += loads.item(unit).size();
-                bytes <= limits.bytes
+                bytes <= bytes_max
             });
             let rest = job.units.split_off(fits.count().max(1));
             if !rest.is_empty() {
@@ -324,7 +327,7 @@ impl<E: Exchange> Flow<E> {
     /// A request of a lane has come to its end: its place in flight goes to the rest of it, or is free.
     fn end(&mut self, lane: usize, mut rest: Vec<Vec<Unit>>) {
         while let Some(mut units) = rest.pop() {
-            self.holds.divert(&self.loads, &mut units);
+            self.holds.divert(&mut self.loads, &mut units);
             if !units.is_empty() {
                 return self.start(units, Origin::Lane(lane), rest, None);
             }
@@ -453,6 +456,7 @@ impl<E: Exchange> Flow<E> {
                 let mut tally = std::mem::take(&mut self.cost);
                 tally.add(&ended.tally);
                 self.acks.settle(&receipt, tally, ended.letters);
+                self.loads.lighten(ended.load);
             }
         }
         match request.origin.clone() {
@@ -463,7 +467,8 @@ impl<E: Exchange> Flow<E> {
 
     fn lane_parts(&mut self, lane: usize, request: Request, mut parts: Parts, now: Instant) {
         for (index, cause) in &parts.causes {
-            let held = parts.held.extract_if(.., |unit| self.loads.index(unit) == index).collect();
+            let held: Vec<Unit> = parts.held.extract_if(.., |unit| self.loads.index(unit) == index).collect();
+            self.loads.delay(&held);
             self.holds.refused(index, cause, held, now);
         }
         if parts.again.is_empty() {
@@ -479,7 +484,7 @@ impl<E: Exchange> Flow<E> {
             let body = pending.body(&self.loads);
             self.send(Request { pending, body, lost: 0, is_again: true, ..request }, wait, false);
         } else {
-            self.later.push((now + wait, parts.again));
+            self.put_off(now + wait, parts.again);
             self.end(lane, request.rest);
         }
     }
@@ -509,8 +514,13 @@ impl<E: Exchange> Flow<E> {
         }
         if !parts.again.is_empty() {
             let wait = self.wait_of(&parts.again);
-            self.later.push((now + wait, parts.again));
+            self.put_off(now + wait, parts.again);
         }
+    }
+
+    fn put_off(&mut self, until: Instant, units: Vec<Unit>) {
+        self.loads.delay(&units);
+        self.later.push((until, units));
     }
 }
 

@@ -73,17 +73,20 @@ impl Holds {
     }
 
     /// Takes out of `units` those of indices in trouble.
-    pub fn divert(&mut self, loads: &Loads, units: &mut Vec<Unit>) {
+    pub fn divert(&mut self, loads: &mut Loads, units: &mut Vec<Unit>) {
         if self.holds.is_empty() {
             return;
         }
+        let mut held = Vec::new();
         units.retain(|unit| match self.holds.get_mut(loads.index(unit)) {
             Some(hold) => {
                 hold.units.push_back(*unit);
+                held.push(*unit);
                 false
             }
             None => true,
         });
+        loads.delay(&held);
     }
 
     /// When the next index is to be asked about.

@@ -21,9 +21,68 @@ pub struct Load {
     pub indices: Vec<Arc<str>>,
     pub source: Arc<str>,
     pub receipt: Receipt,
+    /// Which of the parcel's items these are; empty if they are all.
+    numbers: Vec<u32>,
     open: usize,
-    /// Items that are stored, or made void by one that is, where the order matters.
+    /// Items that are stored, or made void by one that is.
     ended: Vec<u32>,
+    /// Items that are dead letters.
+    dead: Vec<u32>,
+    /// Something of it waits longer than a request takes.
+    is_delayed: bool,
+}
+
+/// Of a load with no more than this part of its items open the rest is given up: with order, parts of a load end one
+/// after the other, and what would end soon is not worth copying.
+const OPEN_PART: usize = 8;
+
+impl Load {
+    fn item(&self, number: u32) -> &Item {
+        let place = match self.numbers.as_slice() {
+            [] => number as usize,
+            numbers => numbers.binary_search(&number).unwrap_or_else(|place| place),
+        };
+        &self.items[place]
+    }
+
+    /// The items that have no fate, with their numbers, in order.
+    fn open(&self) -> Vec<(u32, &Item)> {
+        let numbered = |place: usize| self.numbers.get(place).map_or(place as u32, |number| *number);
+        let most = self.items.len().checked_sub(1).map_or(0, |last| numbered(last) as usize + 1);
+        let mut is_open = vec![true; most];
+        self.ended.iter().chain(&self.dead).for_each(|number| is_open[*number as usize] = false);
+        let items = self.items.iter().enumerate().map(|(place, item)| (numbered(place), item));
+        items.filter(|(number, _)| is_open[*number as usize]).collect()
+    }
+
+    /// Gives up what is not open any more if that is much of it: its bytes are free for others.
+    fn lighten(&mut self) {
+        let count = self.items.len();
+        let is_worth_it = match self.is_delayed {
+            true => self.open + self.open / 3 < count,
+            false => self.open * OPEN_PART <= count,
+        };
+        if !is_worth_it {
+            return;
+        }
+        let open = self.open();
+        let mut body = Vec::with_capacity(open.iter().map(|(_, item)| item.size()).sum());
+        let (mut items, mut numbers) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len()));
+        for (number, item) in open {
+            let bytes = &self.body[item.head_at as usize..item.end as usize];
+            let head_at = body.len() as u32;
+            let (source_at, end) = (head_at + item.source_at - item.head_at, head_at + bytes.len() as u32);
+            body.extend_from_slice(bytes);
+            items.push(Item { head_at, source_at, end, ..*item });
+            numbers.push(number);
+        }
+        let mut offsets: Vec<u64> = items.iter().map(|item| item.offset).collect();
+        offsets.sort_unstable();
+        self.receipt.hold_only(&offsets);
+        (self.body, self.items, self.numbers) = (body.into(), items, numbers);
+        (self.ended, self.dead) = (Vec::new(), Vec::new());
+        self.receipt.weigh(self.body.len() + self.items.len() * (size_of::<Item>() + size_of::<u32>()));
+    }
 }
 
 /// All parcels on their way.
@@ -56,8 +115,11 @@ impl Loads {
             indices: parcel.indices,
             source: parcel.source,
             receipt: parcel.receipt,
+            numbers: Vec::new(),
             open: count,
             ended: Vec::new(),
+            dead: Vec::new(),
+            is_delayed: false,
         };
         let number = match self.free.pop() {
             Some(number) => number,
@@ -81,12 +143,12 @@ impl Loads {
     }
 
     pub fn item(&self, unit: &Unit) -> &Item {
-        &self.load(unit).items[unit.item as usize]
+        self.load(unit).item(unit.item)
     }
 
     pub fn index(&self, unit: &Unit) -> &Arc<str> {
         let load = self.load(unit);
-        &load.indices[load.items[unit.item as usize].index as usize]
+        &load.indices[load.item(unit.item).index as usize]
     }
 
     pub fn size(&self, units: &[Unit]) -> usize {
@@ -105,6 +167,7 @@ impl Loads {
         let open = slot.as_mut()?;
         open.open = open.open.saturating_sub(ended.tally.fates() as usize + ended.letters.len());
         open.ended.extend_from_slice(&ended.items);
+        open.dead.extend_from_slice(&ended.dead);
         if open.open > 0 {
             return Some(open.receipt.clone());
         }
@@ -112,11 +175,26 @@ impl Loads {
         slot.take().map(|load| load.receipt)
     }
 
+    /// Something was settled of a load: what of it is not needed any more is given up.
+    pub fn lighten(&mut self, load: u32) {
+        self.slots.get_mut(load as usize).into_iter().flatten().for_each(Load::lighten);
+    }
+
+    /// These wait longer than a request takes, and must not keep from others what they do not need.
+    pub fn delay(&mut self, units: &[Unit]) {
+        for units in units.chunk_by(|a, b| a.load == b.load) {
+            if let Some(load) = self.slots.get_mut(units[0].load as usize).and_then(Option::as_mut) {
+                load.is_delayed = true;
+                load.lighten();
+            }
+        }
+    }
+
     /// What is left is left: of each batch, which of its records must not be sent again, since what came after them
     /// may be stored.
     pub fn note_done(&self) {
         for load in self.slots.iter().flatten() {
-            load.receipt.note_done(load.ended.iter().map(|item| load.items[*item as usize].offset));
+            load.receipt.note_done(load.ended.iter().map(|number| load.item(*number).offset));
         }
     }
 
@@ -159,13 +237,15 @@ impl Reply {
 }
 
 /// Items of one load that have their fate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ended {
     pub load: u32,
     pub tally: Tally,
     pub letters: Vec<Letter>,
-    /// Which, where the order matters; not those that are letters.
+    /// Which; without those that are letters.
     pub items: Vec<u32>,
+    /// Which are letters.
+    pub dead: Vec<u32>,
 }
 
 /// What an answer leaves to be done.
@@ -197,7 +277,6 @@ pub struct Parts {
     pub causes: Vec<(Arc<str>, Cause)>,
     /// How many items succeeded.
     pub good: usize,
-    is_ordered: bool,
 }
 
 /// What does not change from request to request.
@@ -269,7 +348,7 @@ impl Pending {
                     let second = first.split_off(first.len() / 2);
                     return Next::Halves(first, second);
                 }
-                let mut parts = Parts { is_ordered: rules.ordered, ..Parts::default() };
+                let mut parts = Parts::default();
                 for unit in &units {
                     parts.end(unit, Fate::Letter(Box::new(letter_of_request(loads, rules, unit, *status, body))));
                 }
@@ -292,7 +371,7 @@ impl Pending {
 
     fn items(&mut self, loads: &Loads, rules: &Rules, answer: &Answer) -> Parts {
         let units = std::mem::take(&mut self.units);
-        let mut parts = Parts { is_ordered: rules.ordered, ..Parts::default() };
+        let mut parts = Parts::default();
         // what is neither created nor a duplicate, by its place in the request
         let mut failed: Vec<(usize, Meaning)> = Vec::new();
         for (n, (unit, status)) in units.iter().zip(&answer.statuses).enumerate() {
@@ -392,13 +471,14 @@ impl Parts {
         let at = match self.ended.iter().rposition(|ended| ended.load == load) {
             Some(at) => at,
             None => {
-                self.ended.push(Ended { load, tally: Tally::default(), letters: Vec::new(), items: Vec::new() });
+                self.ended.push(Ended { load, ..Ended::default() });
                 self.ended.len() - 1
             }
         };
         let ended = &mut self.ended[at];
-        if self.is_ordered && !matches!(fate, Fate::Letter(_)) {
-            ended.items.push(unit.item);
+        match fate {
+            Fate::Letter(_) => ended.dead.push(unit.item),
+            _ => ended.items.push(unit.item),
         }
         match fate {
             Fate::Created => ended.tally.created += 1,
@@ -478,6 +558,10 @@ fn letter(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ack::kept::{Held, Keep, Kept};
+    use crate::ack::{Acks, Message};
+    use crate::codec::Block;
+    use crate::input::budget::Budget;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -662,12 +746,100 @@ mod tests {
     fn a_load_stays_until_its_last_item_has_its_fate() {
         let mut case = case(rules(Action::Index, false), &[("a", "1"), ("a", "2")]);
         let tally = Tally { created: 1, ..Tally::default() };
-        let one = Ended { load: 0, tally, letters: Vec::new(), items: Vec::new() };
+        let one = Ended { load: 0, tally, ..Ended::default() };
         assert!(case.loads.close(&one).is_some() && case.loads.any_receipt().is_some());
         assert_eq!(case.loads.close(&one).map(|r| r.number()), Some(case.receipt.number()));
         assert!(case.loads.any_receipt().is_none() && case.loads.close(&one).is_none());
         assert!(case.loads.add(parcel(Action::Index, &[])).is_empty());
         assert_eq!(case.loads.add(parcel(Action::Index, &[("a", "3".to_string())]))[0].load, 0);
+    }
+
+    /// What is not needed of a parcel any more is free for others; what is needed stays as it was.
+    #[test]
+    fn a_load_weighs_what_is_open_of_it() {
+        let check = |open: &[u32], is_delayed: bool, is_lighter: bool| {
+            let lines: Vec<String> = (0..100).map(|n| format!("line {n}\n")).collect();
+            let budget = Budget::new(1 << 20);
+            let items: Vec<_> = (0..100).map(|n| ("a", n.to_string())).collect();
+            let mut parcel = parcel(Action::Create, &items);
+            let offsets: Vec<u64> = (0..100).map(|n| lines[..n].concat().len() as u64).collect();
+            parcel.items.iter_mut().zip(&offsets).for_each(|(item, offset)| item.offset = 5 + offset);
+            let kept = Arc::<Kept>::default();
+            let keep = Some(Keep { kept: kept.clone(), spool: None });
+            parcel.receipt = Receipt::tied(0, 0, budget.try_take(0), None, keep);
+            let block = Block {
+                bytes: lines.concat().into_bytes().into(),
+                offset: 5,
+                too_long: None,
+                mark: None,
+                records: None,
+            };
+            parcel.receipt.hold(Held::new(0, Arc::default(), block));
+            parcel.receipt.weigh(parcel.bytes_held());
+            let (receipt, whole) = (parcel.receipt.clone(), parcel.receipt.bytes());
+            let mut loads = Loads::default();
+            let units = loads.add(parcel);
+            let body = |loads: &Loads| Pending { units: open.iter().map(|n| units[*n as usize]).collect() }.body(loads);
+            let before = body(&loads);
+            if is_delayed {
+                loads.delay(&units[open[0] as usize..][..1]);
+            }
+            // some are letters, which are not on the disk
+            let (dead, items): (Vec<u32>, Vec<u32>) =
+                (0..100).filter(|n| !open.contains(n)).partition(|n| *n % 20 == 7);
+            let tally = Tally { created: items.len() as u64, ..Tally::default() };
+            let letters: Vec<Letter> = dead
+                .iter()
+                .map(|n| {
+                    letter(
+                        &loads,
+                        &rules(Action::Create, false),
+                        &units[*n as usize],
+                        Reason::Rejected,
+                        String::new(),
+                        400,
+                        None,
+                    )
+                })
+                .collect();
+            let ended = Ended { load: 0, tally, letters: letters.clone(), items, dead: dead.clone() };
+            let (acks, messages) = Acks::channel();
+            acks.settle(&receipt, Tally::default(), letters);
+            assert!(loads.close(&ended).is_some());
+            loads.lighten(0);
+            assert_eq!(body(&loads), before);
+            assert_eq!(receipt.bytes() < whole, is_lighter, "{open:?}");
+            assert_eq!(loads.bytes(), receipt.bytes());
+            if is_lighter {
+                let part = (open.len() + dead.len()) as f64 / 100.0;
+                assert!((receipt.bytes() as f64) < 1024.0 + (whole - 1024) as f64 * part * 1.5);
+                let left = |keeps: &dyn Fn(u32) -> bool| {
+                    let wanted = (0..100).filter(|n| keeps(*n)).map(|n| lines[n as usize].as_bytes());
+                    let held = &kept.blocks()[0];
+                    let pieces = held.open();
+                    assert_eq!(
+                        pieces.iter().map(|(_, text)| *text).collect::<Vec<_>>().concat(),
+                        wanted.collect::<Vec<_>>().concat()
+                    );
+                    for (offset, text) in pieces {
+                        let at = offset as usize - 5;
+                        assert_eq!(&lines.concat().as_bytes()[at..at + text.len()], text);
+                    }
+                };
+                left(&|n| open.contains(&n) || dead.contains(&n));
+                receipt.note_done(dead.iter().map(|n| 5 + offsets[*n as usize]));
+                left(&|n| open.contains(&n));
+            }
+            let Ok(Message::Settled(settled)) = messages.recv() else { panic!() };
+            assert!(
+                settled.letters.iter().zip(&dead).all(|(letter, n)| letter.raw == lines[*n as usize].trim().as_bytes())
+            );
+        };
+        check(&[3], false, true);
+        check(&[3, 4, 50, 99], false, true);
+        check(&(0..30).collect::<Vec<_>>(), false, false);
+        check(&(0..30).collect::<Vec<_>>(), true, true);
+        check(&(0..90).collect::<Vec<_>>(), true, false);
     }
 
     const ITEM_ANSWERS: &[(u16, &str)] = &[
@@ -707,6 +879,8 @@ mod tests {
                 for item in &sent {
                     prop_assert!(!fates.contains_key(item), "item {} sent again", item);
                 }
+                let ids = |body: &[u8]| body.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"n\"")).map(|line| String::from_utf8_lossy(&line[5..line.len() - 1]).parse::<u32>().unwrap()).collect::<Vec<_>>();
+                prop_assert_eq!(&ids(&pending.body(&loads)), &sent);
                 let covered: usize = pending.body_ranges(&loads).iter().map(|(_, range)| range.len()).sum();
                 prop_assert_eq!(covered, loads.size(&pending.units));
                 pending.sent();
@@ -729,6 +903,11 @@ mod tests {
                         open.extend([first, second]);
                     }
                     Next::Parts(parts) => {
+                        for ended in &parts.ended {
+                            loads.close(ended);
+                            loads.lighten(ended.load);
+                        }
+                        loads.delay(&parts.held);
                         let rest = [places(&parts.again), places(&parts.held)].concat();
                         for item in sent.iter().filter(|item| !rest.contains(item)) {
                             *fates.entry(*item).or_default() += 1;
