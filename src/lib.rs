@@ -59,8 +59,9 @@
 //!
 //! 1. An id is for ever, and equal events have equal ids: `tests/golden_ids.rs`, `tests/golden_hashed.rs`. Later
 //!    times sort later, different fields never share a serialization: property tests in [`id`].
-//! 2. The batch is the unit of work, memory and acknowledgement. No map, lock or log line per event.
-//! 3. Text is a span into the batch's buffer. An event that nothing changes is stored as the bytes it came as:
+//! 2. The batch is the unit of work and acknowledgement, and of memory as long as much of it is open. No map, lock or
+//!    log line per event.
+//! 3. Text is a span into the batch's bytes. An event that nothing changes is stored as the bytes it came as:
 //!    tests in [`codec::json`]. There is no unsafe code.
 //! 4. What lies between input and output marks an event (a tag, or an end) and never gives up a batch:
 //!    `tests/filters.rs`.

@@ -248,14 +248,13 @@ impl Cutter {
 
     /// The first `cut` bytes of the buffer, in no much larger one: it is held until they are settled.
     fn take(&mut self, cut: usize) -> Buffer {
-        let rest = self.buffer.len() - cut;
-        if cut <= self.buffer.capacity() / 2 && cut <= rest.max(self.limits.block_bytes() / 2) {
+        if cut <= self.buffer.capacity() / 2 {
             let mut bytes = self.pool.take(cut);
             bytes.extend_from_slice(&self.buffer[..cut]);
             self.buffer.drain(..cut);
             return bytes;
         }
-        let mut next = self.pool.take(self.limits.block_bytes().max(rest));
+        let mut next = self.pool.take(self.limits.block_bytes().max(self.buffer.len() - cut));
         next.extend_from_slice(&self.buffer[cut..]);
         self.buffer.truncate(cut);
         std::mem::replace(&mut self.buffer, next)

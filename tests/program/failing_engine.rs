@@ -162,7 +162,7 @@ fn a_host_of_several_dies_and_comes_back() {
     for engine in Engine::all() {
         let index = unique_prefix();
         let hosts = format!("{}\", \"{}", dying.url, engine.url);
-        let onceline = Onceline::new(&pipeline(&hosts, &index, SHORT_WAITS, ""));
+        let onceline = Onceline::new(&pipeline(&hosts, &index, SHORT_WAITS, SMALL_BATCHES));
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let (told, sent) = std::sync::mpsc::channel();
         let running = onceline.start_fed(move |mut pipe| {
@@ -221,7 +221,7 @@ fn what_is_held_fills_the_bytes_in_flight_and_it_is_said() {
 /// The batches that they came in would fill it many times over.
 #[test]
 fn what_is_held_takes_no_more_room_than_it_needs() {
-    let text = |n: usize| line(if n % 100 == 0 { n } else { n * 2 + 1 });
+    let text = |n: usize| line(if n.is_multiple_of(100) { n } else { n * 2 + 1 });
     let all: String = (0..100_000).map(text).collect();
     for engine in Engine::all() {
         let closed = Closed::new(engine);
