@@ -171,7 +171,7 @@ pub struct Batch {
     source: Arc<Source>,
     scratch: Vec<(Span, Span)>,
     /// Where a name stands that was written, by its [`sort`].
-    written: Vec<Key>,
+    keys: Vec<Key>,
     /// The present time of the filters that run.
     now: Time,
     /// What filters write into before it becomes a value; kept so that it need not be made for each event.
@@ -195,7 +195,7 @@ impl Batch {
         self.events.clear();
         self.born.clear();
         self.nodes.clear();
-        self.written.clear();
+        self.keys.clear();
         self.has_parts = false;
     }
 
@@ -266,20 +266,20 @@ impl Batch {
 
     /// Writes the name of a field, if it does not stand there already.
     fn write_name(&mut self, name: &[u8]) -> Key {
-        if self.written.is_empty() {
-            self.written.resize(64, Key::default());
+        if self.keys.is_empty() {
+            self.keys.resize(64, Key::default());
         }
         let place = sort(name);
-        let known = self.written[place].name;
+        let known = self.keys[place].name;
         if known.len as usize != name.len() || self.bytes(known) != name {
             let is_quoted = json::is_plain(name);
             let (before, behind): (&[u8], &[u8]) = if is_quoted { (b"\"", b"\":") } else { (b"", b"") };
             self.write(before);
             let name = self.write(name);
             self.write(behind);
-            self.written[place] = Key { name, is_quoted };
+            self.keys[place] = Key { name, is_quoted };
         }
-        self.written[place]
+        self.keys[place]
     }
 
     /// Adds an event without fields, made of the record `raw` that begins at `offset` of its source.
@@ -501,14 +501,14 @@ impl Batch {
 
     /// Writes `"name":`, which nearly always stands there so.
     fn write_key(&self, key: Key, out: &mut Vec<u8>) {
-        let (start, end) = (key.name.start as usize, (key.name.start + key.name.len) as usize);
-        match self.bytes.get(end + 1) {
-            Some(b':') if key.is_quoted => out.extend_from_slice(&self.bytes[start - 1..end + 2]),
-            _ => {
-                json::write_string(&self.bytes[start..end], out);
-                out.push(b':');
+        if key.is_quoted {
+            let around = self.bytes(Span { start: key.name.start - 1, len: key.name.len + 3 });
+            if around.ends_with(b":") {
+                return out.extend_from_slice(around);
             }
         }
+        json::write_string(self.bytes(key.name), out);
+        out.push(b':');
     }
 
     fn write_value(&self, value: Value, out: &mut Vec<u8>) {

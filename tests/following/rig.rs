@@ -130,7 +130,7 @@ impl Rig {
                     names.insert(*file, position.path.clone());
                     assert!(saved.insert(*file, (*position).clone()).is_none(), "a number used again");
                 }
-                Told::Lines { file, block, head, identity, mark } => {
+                Told::Lines { file, block, head, identity, mark, .. } => {
                     let position = saved.get_mut(file).expect("lines of a file that began");
                     assert_eq!(block.offset, position.mark.offset, "blocks follow one another");
                     assert!(identity.head.begins(head), "the head is of the file");

@@ -142,10 +142,10 @@ fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
     let born = row.get::<_, Option<i64>>(5)?.zip(row.get(6)?);
     let identity = Identity { device: unsigned(3)?, inode: unsigned(4)?, born, head: print(7, 8, HEAD)? };
     let mark = Mark { offset: unsigned(9)?, tail: print(10, 11, TAIL)? };
+    anyhow::ensure!(is_possible(&mark.offset), "an offset is {}", mark.offset as i64);
     anyhow::ensure!(u64::from(mark.tail.bytes) == mark.offset.min(TAIL as u64), "a tail does not fit its offset");
     let number = unsigned(1)?;
     anyhow::ensure!(number > 0 && is_possible(&number), "a number is {}", number as i64);
-    anyhow::ensure!(is_possible(&mark.offset), "an offset is {}", mark.offset as i64);
     Ok(Saved { position: Position { number, path, identity, mark }, moved_secs: row.get(12)? })
 }
 
