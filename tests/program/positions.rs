@@ -315,7 +315,7 @@ fn a_pipeline_is_not_replaced_before_positions_are_saved() {
     let stub = Stub::new("").wants("ApiKey x");
     let output =
         format!("type = \"elasticsearch\"\nhosts = [\"{}\"]\napi_key = \"x\"\nretry_wait_max = \"20ms\"", stub.url);
-    let onceline = reading(&output).no_args();
+    let onceline = reading(&output).no_args().deadline(Duration::from_secs(300));
     let blocked = onceline.path("state/positions.json.new");
     let old = fs::read_to_string(onceline.path("pipeline.toml")).expect("a pipeline");
     let new = format!("{old}[[filter]]\ntype = \"mutate\"\nadd_field = {{ by = \"new\" }}\n");
