@@ -1,5 +1,6 @@
 //! Standard input: a pipe that outlives the processes that read it, as a supervisor hands it on.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -97,7 +98,8 @@ impl Pipe {
     /// The pieces of lines that several processes read.
     pub fn pieces(&self) -> Vec<Piece> {
         let state = lock(&self.0);
-        let mut pieces = Vec::new();
+        // one between two cuts is one
+        let mut pieces = BTreeSet::new();
         for cut in &state.cuts {
             let begin = memchr::memrchr(b'\n', &state.bytes[..*cut]).map_or(0, |at| at + 1);
             let end = memchr::memchr(b'\n', &state.bytes[*cut..]).map_or(state.bytes.len(), |at| cut + at);
@@ -105,9 +107,9 @@ impl Pipe {
             let ends: Vec<usize> = state.cuts.iter().filter(inside).copied().chain([begin, end]).collect();
             let before = ends.iter().filter(|at| *at < cut).max().copied().unwrap_or(begin);
             let after = ends.iter().filter(|at| *at > cut).min().copied().unwrap_or(end);
-            pieces.extend([before..*cut, *cut..after].map(|place| state.piece(place)));
+            pieces.extend([(before, *cut), (*cut, after)]);
         }
-        pieces
+        pieces.into_iter().map(|(from, to)| state.piece(from..to)).collect()
     }
 }
 
