@@ -221,6 +221,12 @@ impl Spool {
         (self.remove)(&self.path).inspect(|()| self.is_gone.store(true, Ordering::Release))
     }
 
+    /// Whether what came after it may be sent. Where the newest must win that has to wait until all of it is settled: it
+    /// is sent again whole, and must not put an older version over a newer one.
+    pub fn lets_pass(&self, ordered: bool) -> bool {
+        !ordered || self.is_gone()
+    }
+
     /// All of it is settled and it is removed, which is tried again if it could not be.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire) || self.open.load(Ordering::Acquire) == 0 && self.remove_now().is_ok()

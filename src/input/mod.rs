@@ -202,9 +202,9 @@ impl Intake {
         Ok(())
     }
 
-    /// Waits until all of a spool is settled, and it is removed. False if the program goes down before.
-    pub fn is_done_with(&self, spool: &Spool) -> bool {
-        while !spool.is_gone() {
+    /// Waits until what came after a spool may be sent. False if the program goes down before.
+    pub fn is_past(&self, spool: &Spool, ordered: bool) -> bool {
+        while !spool.lets_pass(ordered) {
             if !self.is_running() || self.slots.is_closed() {
                 return false;
             }

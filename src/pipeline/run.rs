@@ -206,14 +206,13 @@ fn check_spools(pipeline: &Pipeline) -> anyhow::Result<()> {
     anyhow::bail!("what an earlier run kept of standard input is still in {folder}: this pipeline does not read that")
 }
 
-/// What earlier runs kept of standard input goes before it. False if that is not to be read: a spool that is sent
-/// again, whole, must not put an older version over a newer one that came after it.
+/// What earlier runs kept of standard input goes before it. False if that is not to be read.
 fn give_spools(pipeline: &Pipeline, intake: &Intake) -> anyhow::Result<bool> {
     for path in spool::files(&Real, &pipeline.spool)? {
         tracing::info!(path = %path.display(), "what an earlier run kept is sent first");
         let mut reader = spool::Reader::open(Real, &path, intake.input)?;
         intake.give(&mut reader)?;
-        if pipeline.ordered && !intake.is_done_with(&reader.spool()) {
+        if !intake.is_past(&reader.spool(), pipeline.ordered) {
             return Ok(false);
         }
     }

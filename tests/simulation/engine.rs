@@ -288,8 +288,9 @@ impl Link {
         let lost = |why: &str, connected| Err(Lost { why: why.to_string(), connected });
         let timeout = engine.scenario.request_timeout;
         let slow = engine.meets(Trouble::Slow);
-        // on its way, at work, and back
+        // on its way, at work, and back; some are at work when who sent them has long given up, and sent others
         let (there, work, back) = engine.random(|rng| match slow {
+            true if rng.u8(..4) == 0 => (rng.u64(..90), timeout.mul_f64(rng.f64() * 8.0), Duration::ZERO),
             true => (rng.u64(..90), timeout.mul_f64(rng.f64() * 1.5), timeout.mul_f64(rng.f64() * 1.5)),
             false => (rng.u64(..15), Duration::from_millis(rng.u64(..15)), Duration::from_millis(rng.u64(..30))),
         });
@@ -318,8 +319,11 @@ impl Link {
     async fn at_work(&self, name: &str, work: Duration, path: &str, body: &Bytes) -> Option<(u16, Vec<u8>)> {
         let engine = &self.engine;
         lock(&engine.state).at_work.push(name.to_string());
+        let start = engine.clock.now();
         tokio::time::sleep(work).await;
-        let answer = (!engine.is_now(Trouble::Down)).then(|| engine.answer(path, body));
+        let now = engine.clock.now();
+        let was_down = engine.clock.faults(Trouble::Down).iter().any(|down| down.start <= now && start < down.end);
+        let answer = (!was_down).then(|| engine.answer(path, body));
         lock(&engine.state).at_work.retain(|other| other != name);
         answer
     }

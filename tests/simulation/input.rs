@@ -234,7 +234,7 @@ impl Session<'_> {
             let mut reader = self.told(spool::Reader::open(self.world.disk.clone(), &path, 0))?;
             self.give(&mut reader, ways).await?;
             let spool = reader.spool();
-            while self.pipeline.ordered && !spool.is_gone() {
+            while !spool.lets_pass(self.pipeline.ordered) {
                 self.world.clock.step("spool waits", 0)?;
                 if !self.is_running() {
                     return Ok(false);

@@ -196,6 +196,7 @@ impl Scenario {
         };
         match rng.u8(..12) {
             0 => scenario.with_one_index_in_trouble(rng),
+            1 | 2 if shape == Shape::Key => scenario.with_spools_cut_off(rng),
             _ => scenario,
         }
     }
@@ -207,6 +208,21 @@ impl Scenario {
         let fault = Fault { time, kind: kinds[rng.usize(..kinds.len())], share: 1.0 };
         let plans = self.plans.into_iter().map(|plan| Plan { bytes_in_flight_max: 64 << 20, ..plan });
         Scenario { faults: vec![fault], ends: Vec::new(), plans: plans.take(1).collect(), ..self }
+    }
+
+    /// What a stop left in a spool is sent again by lives that are cut off: part of it can be stored, and what came
+    /// after it too.
+    fn with_spools_cut_off(self, rng: &mut Rng) -> Scenario {
+        let kinds = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2)];
+        let time = Duration::ZERO..self.writing.mul_f64(0.5 + rng.f64());
+        let fault = Fault { time, kind: kinds[rng.usize(..kinds.len())], share: 1.0 };
+        let life = |rng: &mut Rng| self.writing.mul_f64(0.05 + rng.f64() * 0.2);
+        let mut ends = Vec::new();
+        for _ in 0..rng.usize(1..4) {
+            let drain = Duration::from_millis(rng.u64(..500));
+            ends.extend([End::Stop { after: life(rng), drain }, End::KillAfter(life(rng))]);
+        }
+        Scenario { faults: vec![fault], ends, has_stdin: true, files: 1, lines: self.lines.max(64), ..self }
     }
 
     /// The plan that is to run from now on.
@@ -245,9 +261,9 @@ fn fault(rng: &mut Rng, writing: Duration) -> Fault {
 /// An engine that cannot do what comes, most of the time: much is on its way at a stop. Where the newest line of a
 /// key must win, what is stored meanwhile matters.
 fn load(rng: &mut Rng, shape: Shape, writing: Duration) -> Fault {
-    let of_index = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2)];
+    let of_order = [Trouble::Closed(0), Trouble::Blocked(1), Trouble::Gone(2), Trouble::Slow];
     let of_all = [Trouble::Busy, Trouble::AllBusy, Trouble::Slow, Trouble::Down, Trouble::Closed(0), Trouble::Gone(2)];
-    let kinds = if shape == Shape::Key { &of_index[..] } else { &of_all };
+    let kinds = if shape == Shape::Key { &of_order[..] } else { &of_all };
     let share = 0.5 + rng.f64() * 0.5;
     Fault { time: Duration::ZERO..writing.mul_f64(rng.f64() * 3.0), kind: kinds[rng.usize(..kinds.len())], share }
 }

@@ -5,6 +5,7 @@
 //! the names of their requests, and nothing is sent again before it is through with it. Where the newest write must
 //! win, an engine that does not show its tasks is given as long as a request may take.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -23,10 +24,13 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 /// The same where it does no harm but twice the work.
 const ON_ITS_WAY_UNORDERED: Duration = Duration::from_millis(100);
 
-/// A list that never ends to name a request, or never comes, must not hold everything up for ever.
+/// A list that never ends to name a request, or that does not come, must not hold everything up for ever.
 const LIST_MAX: Duration = Duration::from_secs(600);
 /// The same where it does no harm but twice the work.
 const LIST_MAX_UNORDERED: Duration = Duration::from_secs(60);
+
+/// A short wait is no news.
+const NEWS_AFTER: Duration = Duration::from_secs(5);
 
 /// How a given up request is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +49,8 @@ pub struct GivenUp {
 }
 
 enum Look {
-    Listed,
-    Gone,
+    /// The names of what it is at that begin as asked for.
+    At(Vec<String>),
     /// Nobody answers, or not for all nodes.
     Unclear(String),
     /// Tasks are not shown, or not to us.
@@ -58,10 +62,10 @@ impl GivenUp {
     pub async fn is_through(&self, engine: &impl Exchange, patience: Patience) -> Result<(), String> {
         let waited = || self.at.elapsed();
         match look(engine, &self.name).await {
-            Look::Gone => {
+            Look::At(names) if names.is_empty() => {
                 tokio::time::sleep(if patience.ordered { ON_ITS_WAY } else { ON_ITS_WAY_UNORDERED }).await;
                 match look(engine, &self.name).await {
-                    Look::Gone => Ok(()),
+                    Look::At(names) if names.is_empty() => Ok(()),
                     _ => Err("it is still at what it was sent".to_string()),
                 }
             }
@@ -71,51 +75,71 @@ impl GivenUp {
                 }
                 Ok(())
             }
-            Look::Listed if patience.ordered || waited() < LIST_MAX => {
+            Look::At(_) if patience.ordered || waited() < LIST_MAX => {
                 Err("it is still at what it was sent".to_string())
             }
             Look::Unclear(why) if waited() < if patience.ordered { LIST_MAX } else { LIST_MAX_UNORDERED } => Err(why),
-            Look::Listed | Look::Unclear(_) => Ok(()),
+            Look::At(_) | Look::Unclear(_) => Ok(()),
         }
     }
 }
 
 /// Where the newest must win: waits until the engine is through with what a process before this one sent, which may
-/// have been killed. No longer than a request may take, since another may have the same name.
-pub async fn await_earlier(engine: &impl Exchange, name: &str, wait_max: Duration) {
+/// have been killed. Another that still runs may have the same name: what it sends later is not waited for.
+pub async fn await_earlier(engine: &impl Exchange, name: &str) {
     let start = Instant::now();
-    let mut is_gone = false;
-    while start.elapsed() < wait_max {
+    let mut earlier = BTreeSet::new();
+    let (mut looks, mut is_said) = (0, false);
+    while start.elapsed() < LIST_MAX {
         match look(engine, name).await {
-            Look::Gone if !std::mem::replace(&mut is_gone, true) => tokio::time::sleep(ON_ITS_WAY_UNORDERED).await,
-            Look::Listed => tokio::time::sleep(ON_ITS_WAY).await,
-            _ => return,
+            Look::At(names) => {
+                looks += 1;
+                // what was on its way at the first look is listed at the second
+                match looks {
+                    1 | 2 => earlier.extend(names),
+                    _ => earlier.retain(|name| names.contains(name)),
+                }
+                if looks > 1 && earlier.is_empty() {
+                    return;
+                }
+            }
+            Look::Unclear(why) => tracing::debug!(%why, "the engine does not say what it is at"),
+            Look::Hidden => return,
         }
+        if !is_said && start.elapsed() >= NEWS_AFTER {
+            is_said = true;
+            tracing::info!("waiting for the engine, which may be at what an earlier run sent");
+        }
+        tokio::time::sleep(if looks == 1 { ON_ITS_WAY_UNORDERED } else { ON_ITS_WAY }).await;
     }
 }
 
 async fn look(engine: &impl Exchange, name: &str) -> Look {
     match engine.call(Method::GET, TASKS, None).await {
         Ok((200, text)) => match serde_json::from_slice::<Value>(&text) {
-            Ok(list) if lists(&list["nodes"], name) => Look::Listed,
             Ok(list) if list.get("node_failures").is_some() => {
                 Look::Unclear("a node does not say what it is at".into())
             }
-            Ok(list) if list.is_object() => Look::Gone,
+            Ok(list) if list.is_object() => Look::At(names(&list["nodes"], name)),
             _ => Look::Unclear("its list of tasks cannot be read".into()),
         },
+        Ok((401, _)) => {
+            let renewed = engine.renew().await.err().map(|error| format!(": {error:#}")).unwrap_or_default();
+            Look::Unclear(format!("it answered 401{renewed}"))
+        }
         Ok((status @ (408 | 429 | 500..), _)) => Look::Unclear(format!("it answered {status}")),
         Err(Lost { why, .. }) => Look::Unclear(why),
         Ok(_) => Look::Hidden,
     }
 }
 
-/// `{"NODE": {"tasks": {"NODE:28": {"headers": {"X-Opaque-Id": "NAME.1"}}}}}`
-fn lists(nodes: &Value, name: &str) -> bool {
+/// Of `{"NODE": {"tasks": {"NODE:28": {"headers": {"X-Opaque-Id": "NAME.1"}}}}}` those that begin so.
+fn names(nodes: &Value, name: &str) -> Vec<String> {
     let nodes = nodes.as_object().into_iter().flat_map(|nodes| nodes.values());
     let tasks = nodes.filter_map(|node| node["tasks"].as_object()).flat_map(|tasks| tasks.values());
-    let mut names = tasks.filter_map(|task| task["headers"][HEADER].as_str());
-    names.any(|given| given.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '-'])))
+    let names = tasks.filter_map(|task| task["headers"][HEADER].as_str());
+    let is_of_it = |given: &&str| given.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', '-']));
+    names.filter(is_of_it).map(str::to_string).collect()
 }
 
 #[cfg(test)]
@@ -172,6 +196,28 @@ mod tests {
             assert_eq!(start.elapsed().as_secs(), secs, "{answers:?}");
         });
         assert!(script.0.lock().unwrap().is_empty(), "asked too seldom: {answers:?}");
+    }
+
+    /// How many seconds go by, of such answers, until what an earlier process sent is past.
+    fn check_earlier(answers: &[Result<(u16, &'static str), ()>], secs: u64) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let script = Script(Mutex::new(answers.iter().copied().collect()));
+        runtime.block_on(async {
+            let start = Instant::now();
+            await_earlier(&script, "onceline").await;
+            assert_eq!(start.elapsed().as_secs(), secs, "{answers:?}");
+        });
+        assert!(script.0.lock().unwrap().is_empty(), "asked too seldom: {answers:?}");
+    }
+
+    #[test]
+    fn what_an_earlier_process_sent_is_waited_for() {
+        check_earlier(&[NONE, NONE], 0);
+        check_earlier(&[HIDDEN], 0);
+        check_earlier(&[AWAY, NONE, FAILED_NODE, NONE], 1);
+        check_earlier(&[LISTED, LISTED, LISTED, NONE], 2);
+        check_earlier(&[NONE, LISTED, AWAY, OTHER], 2);
+        check_earlier(&[LISTED, OTHER, OTHER, LISTED], 2);
     }
 
     #[test]

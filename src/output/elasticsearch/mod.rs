@@ -226,7 +226,7 @@ impl Config {
         let prepare = async {
             target::prepare(&*engine, config, &waits).await?;
             if config.ordered {
-                at_work::await_earlier(&*engine, &config.name, config.request_timeout).await;
+                at_work::await_earlier(&*engine, &config.name).await;
             }
             anyhow::Ok(())
         };
