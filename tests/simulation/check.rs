@@ -136,14 +136,14 @@ pub fn positions(world: &World, positions: &[Position], when: &str) {
 /// A line is handed over, of this place: of no place twice in a session, nor of a copy what was read of the original.
 pub fn place(world: &World, lines: &Lines, places: &mut Places, line: &Line) {
     let Line { n, text, start, .. } = *line;
-    if !places.read.insert((text, start)) {
+    if !places.read.insert((text, start, n)) {
         world.clock.wrong(format!("line {n} at {start} of {text:?} was read twice"));
     }
     let Some(copy) = lines.copies.get(&text).filter(|copy| copy.is_promised) else { return };
     let is_known = places.known.get(&copy.of).is_some_and(|since| *since <= copy.began);
     // an original that cannot be opened cannot be compared with
     let troubled = world.clock.faults(Trouble::OpenFails).iter().any(|time| time.end > copy.began);
-    if is_known && !troubled && places.read.contains(&(copy.of, start)) {
+    if is_known && !troubled && places.read.contains(&(copy.of, start, n)) {
         world.clock.wrong(format!("line {n} at {start} of {:?} was read again of its copy {text:?}", copy.of));
     }
 }
@@ -208,7 +208,10 @@ fn is_stored(world: &World, lines: &Lines, line: &Line) -> bool {
 /// A newer line of its key is a document, so that this one may be stale: put off once, it is not sent again.
 fn is_overtaken(world: &World, lines: &Lines, line: &Line) -> bool {
     let is_newer = |other: &Line| {
-        other.key == line.key && other.start > line.start && other.kind == Kind::Good && world.engine.is_stored(other.n)
+        other.key == line.key
+            && (other.start, other.n) > (line.start, line.n)
+            && other.kind == Kind::Good
+            && world.engine.is_stored(other.n)
     };
     world.scenario.shape == Shape::Key && lines.of(line.text).any(is_newer)
 }
@@ -327,8 +330,8 @@ fn pieces_of_lines(world: &World, letters: &Letters, mut found: Vec<String>) {
         let before = found.len();
         found.retain(|letter| !is_it(letter));
         let is_found = found.len() < before || number(&text).is_some_and(|n| letters.contains_key(&n));
-        // an object is whole but for its line feed
-        let has_another_fate = is_lost || text.is_empty() || text.ends_with('}');
+        // it is whole but for its line feed
+        let has_another_fate = is_lost || text.is_empty() || text.ends_with(['}', ']']);
         if !is_found && !has_another_fate {
             world.clock.wrong(format!("no dead letter of the piece {text:?} of standard input"));
         }
@@ -338,9 +341,20 @@ fn pieces_of_lines(world: &World, letters: &Letters, mut found: Vec<String>) {
     }
 }
 
-/// The number of a line, if its text is known so far.
+/// The number of a line, the first of several, if its text is known so far.
 pub fn number(text: &str) -> Option<u64> {
-    text.strip_prefix("{\"n\":")?.split_once(',')?.0.parse().ok()
+    let object = text.strip_prefix('[').unwrap_or(text);
+    object.strip_prefix("{\"n\":")?.trim_start_matches('[').split_once([',', ']'])?.0.parse().ok()
+}
+
+/// The numbers of a line's events, as far as its text is known.
+pub fn numbers(text: &str) -> Vec<Option<u64>> {
+    let several = (text.starts_with('[') || text.starts_with("{\"n\":[")).then(|| serde_json::from_str(text).ok());
+    match several.flatten() {
+        Some(Value::Array(objects)) => objects.iter().map(|object| object["n"].as_u64()).collect(),
+        Some(object @ Value::Object(_)) => object["n"].as_array().into_iter().flatten().map(Value::as_u64).collect(),
+        _ => vec![number(text)],
+    }
 }
 
 /// After all is done the positions are at the last lines' ends.

@@ -147,7 +147,7 @@ impl Session<'_> {
                 .block
                 .bytes
                 .split_inclusive(|byte| *byte == b'\n')
-                .for_each(|line| note(std::str::from_utf8(line).ok().and_then(check::number)));
+                .for_each(|line| check::numbers(&String::from_utf8_lossy(line)).into_iter().for_each(&mut note));
         };
         let position = file.at(mark);
         let lines = lock(&self.world.lines);

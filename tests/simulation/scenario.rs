@@ -31,6 +31,8 @@ pub struct Scenario {
     pub open_files_max: usize,
     pub poll_interval: Duration,
     pub lines: usize,
+    /// Some lines hold several events.
+    pub has_parts: bool,
     /// Lines are written within this time.
     pub writing: Duration,
     pub faults: Vec<Fault>,
@@ -187,6 +189,7 @@ impl Scenario {
             open_files_max: rng.usize(1..5),
             poll_interval: Duration::from_secs(rng.u64(1..6)),
             lines: if rng.u8(..8) == 0 { 256 } else { 1 << rng.usize(3..8) },
+            has_parts: Rng::with_seed(seed ^ 0x0a7e_0000).u8(..3) == 0,
             writing,
             faults: (0..count).map(|_| fault(rng, writing)).chain(load).collect(),
             ends: (0..ends).map(|_| end(rng, writing)).collect(),
@@ -302,6 +305,7 @@ fn plan(rng: &mut Rng, from: Duration, fixed: &(&str, &str), timeout: Duration, 
     let (timeout, wait_max) = (timeout.as_millis(), wait_max.as_millis());
     let pipeline = format!(
         "[[input]]\ntype = 'stdin'\ncodec = 'json'\nline_bytes_max = {LINE_BYTES_MAX}\n\
+         [[filter]]\ntype = 'split'\nwhen = '[mark] == \"several\"'\nfield = 'n'\n\
          [[filter]]\ntype = 'date'\nmatch = ['ts', 'ISO8601']\n\
          [[filter]]\ntype = 'drop'\nwhen = '[level] == \"debug\"'\n\
          [id]\n{id}\n[index]\nname = 'logs-%{{app}}'\n\

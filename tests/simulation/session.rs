@@ -46,7 +46,8 @@ pub struct Session<'a> {
 /// What was read of files.
 #[derive(Default)]
 pub struct Places {
-    pub read: BTreeSet<(Text, u64)>,
+    /// Events, by the places of their lines and by their numbers.
+    pub read: BTreeSet<(Text, u64, u64)>,
     pub known: BTreeMap<Text, Duration>,
 }
 

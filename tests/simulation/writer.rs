@@ -50,7 +50,25 @@ impl Kind {
     }
 }
 
-/// A complete line.
+/// Each line has so many numbers for its events.
+const NUMBERS: u64 = 8;
+
+/// A line to be written, with its end.
+#[derive(Clone)]
+struct Draft {
+    events: Vec<Event>,
+    text: String,
+}
+
+#[derive(Clone)]
+struct Event {
+    n: u64,
+    kind: Kind,
+    app: usize,
+    key: u64,
+}
+
+/// An event of a complete line.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Its own number, in its text: equal lines share it.
@@ -64,7 +82,7 @@ pub struct Line {
     pub written: Duration,
 }
 
-/// All complete lines written so far, in order of their files.
+/// The events of all complete lines written so far, in order of their files.
 #[derive(Default)]
 pub struct Lines {
     pub all: Vec<Line>,
@@ -151,7 +169,7 @@ pub async fn write(world: Arc<World>) {
     times.sort();
     let log = |n| Log { number: n, path: logs::path(n), rotated: Vec::new(), late: None, turns: 0 };
     let mut all: Vec<Log> = (0..scenario.files).map(log).collect();
-    let mut texts: Vec<(u64, Kind, usize, u64, String)> = Vec::new();
+    let mut drafts: Vec<Draft> = Vec::new();
     for (n, time) in times.into_iter().enumerate() {
         let now = world.clock.now();
         if time > now && rng.u8(..4) > 0 {
@@ -166,11 +184,11 @@ pub async fn write(world: Arc<World>) {
         }
         let line = match rng.u8(..20) {
             // the same line again, in any file
-            0 if !texts.is_empty() && scenario.shape != Shape::Key => texts[rng.usize(..texts.len())].clone(),
+            0 if !drafts.is_empty() && scenario.shape != Shape::Key => drafts[rng.usize(..drafts.len())].clone(),
             _ => line(&mut rng, scenario, n as u64, file),
         };
-        if line.1 == Kind::Good {
-            texts.push(line.clone());
+        if line.events.iter().all(|event| event.kind == Kind::Good) {
+            drafts.push(line.clone());
         }
         let text = all.get_mut(file).map_or(Some(PIPE), |log| log.text(&world, &mut rng));
         if let Some(text) = text {
@@ -188,8 +206,8 @@ pub async fn write(world: Arc<World>) {
 }
 
 /// Writes a line.
-async fn put(world: &World, rng: &mut Rng, text: Text, line: (u64, Kind, usize, u64, String)) {
-    let (n, kind, app, key, bytes) = line;
+async fn put(world: &World, rng: &mut Rng, text: Text, line: Draft) {
+    let bytes = line.text;
     let start = if text == PIPE { world.pipe.len() } else { world.logs.len(text) };
     let end = start + bytes.len() as u64;
     let append = |bytes: &[u8]| match text == PIPE {
@@ -206,8 +224,10 @@ async fn put(world: &World, rng: &mut Rng, text: Text, line: (u64, Kind, usize, 
         append(bytes.as_bytes());
     }
     let written = world.clock.now();
-    lock(&world.lines).push(Line { n, kind, text, start, end, app, key, written });
-    world.clock.note("line written", n);
+    for Event { n, kind, app, key } in line.events {
+        lock(&world.lines).push(Line { n, kind, text, start, end, app, key, written });
+        world.clock.note("line written", n);
+    }
 }
 
 impl Log {
@@ -333,7 +353,43 @@ impl Log {
     }
 }
 
-fn line(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> (u64, Kind, usize, u64, String) {
+/// A line: an event, or where the scenario has them several.
+fn line(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> Draft {
+    let feed = if rng.u8(..10) == 0 { "\r\n" } else { "\n" };
+    let count = if scenario.has_parts && rng.u8(..6) == 0 { rng.u64(2..6) } else { 1 };
+    let first = n * NUMBERS;
+    if count == 1 {
+        let event = event(rng, scenario, first, file);
+        let text = object(rng, scenario, &event, &event.n.to_string());
+        return Draft { events: vec![event], text: text + feed };
+    }
+    let mut events: Vec<Event> = (first..first + count).map(|n| part(rng, scenario, n, file)).collect();
+    // two events that a filter makes of one have ids of their own, although they have one key
+    if scenario.shape == Shape::Key || rng.bool() {
+        let objects: Vec<String> =
+            events.iter().map(|event| object(rng, scenario, event, &event.n.to_string())).collect();
+        return Draft { events, text: format!("[{}]{feed}", objects.join(",")) };
+    }
+    let mut whole = events[0].clone();
+    if matches!(whole.kind, Kind::Mapping | Kind::Poison) {
+        whole.kind = Kind::Good;
+    }
+    events.iter_mut().for_each(|event| *event = Event { n: event.n, ..whole.clone() });
+    let numbers: Vec<String> = events.iter().map(|event| event.n.to_string()).collect();
+    let text = object(rng, scenario, &whole, &format!("[{}]", numbers.join(",")));
+    Draft { events, text: text + feed }
+}
+
+/// An event of several of a line.
+fn part(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> Event {
+    let event = event(rng, scenario, n, file);
+    match event.kind {
+        Kind::BadJson | Kind::TooLong | Kind::TooLarge => Event { kind: Kind::Good, ..event },
+        _ => event,
+    }
+}
+
+fn event(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> Event {
     let kind = match rng.u8(..64) {
         0..=2 => Kind::BadJson,
         3..=4 => Kind::NoTime,
@@ -348,26 +404,27 @@ fn line(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> (u64, Kind, 
     let key = rng.u64(..6);
     // a key belongs to one file and one index: only so do its lines have an order
     let app = if scenario.shape == Shape::Key { key as usize % APPS.len() } else { rng.usize(..APPS.len()) };
-    let key = file as u64 * 100 + key;
+    Event { n, kind, app, key: file as u64 * 100 + key }
+}
+
+fn object(rng: &mut Rng, scenario: &Scenario, event: &Event, n: &str) -> String {
+    let Event { kind, app, key, .. } = event;
     let pad = match kind {
         Kind::TooLong => LINE_BYTES_MAX + rng.usize(..3_000),
         Kind::TooLarge => scenario.request_bytes_max.min(LINE_BYTES_MAX - 400),
         _ => 1 << rng.usize(..10),
     };
     let pad: String = (0..pad).map(|_| rng.lowercase()).collect();
-    let time = if kind == Kind::NoTime { "" } else { "\"ts\":\"2026-03-01T10:00:00.123Z\"," };
-    let name = if kind == Kind::BadName { "A B" } else { APPS[app] };
-    let level = if kind == Kind::Debug { "debug" } else { "info" };
+    let time = if *kind == Kind::NoTime { "" } else { "\"ts\":\"2026-03-01T10:00:00.123Z\"," };
+    let name = if *kind == Kind::BadName { "A B" } else { APPS[*app] };
+    let level = if *kind == Kind::Debug { "debug" } else { "info" };
     let mark = match kind {
         Kind::Mapping => ",\"mark\":\"mapping\"",
         Kind::Poison => ",\"mark\":\"poison\"",
         Kind::TooLarge => ",\"mark\":\"large\"",
+        _ if n.starts_with('[') => ",\"mark\":\"several\"",
         _ => "",
     };
-    let end = if kind == Kind::BadJson { "" } else { "}" };
-    let feed = if rng.u8(..10) == 0 { "\r\n" } else { "\n" };
-    let text = format!(
-        "{{\"n\":{n},{time}\"app\":\"{name}\",\"k\":\"{key}\",\"level\":\"{level}\"{mark},\"pad\":\"{pad}\"{end}{feed}"
-    );
-    (n, kind, app, key, text)
+    let end = if *kind == Kind::BadJson { "" } else { "}" };
+    format!("{{\"n\":{n},{time}\"app\":\"{name}\",\"k\":\"{key}\",\"level\":\"{level}\"{mark},\"pad\":\"{pad}\"{end}")
 }
