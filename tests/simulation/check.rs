@@ -310,9 +310,15 @@ pub fn letters_have_fates(world: &World) {
 
 /// After a replay that came to its end: what failed again has its count raised, and nothing else became a letter.
 pub fn sent_again(world: &World, before: &Letters) {
+    let lines = lock(&world.lines);
     let after = letters(world);
+    // a letter brings back the others of its line, had they a fate or not
+    let is_free = |n: u64| lines.all.iter().any(|line| line.n == n && is_free(world, &lines, line));
     for (n, of) in &after {
         let Some(was) = before.get(n) else {
+            if is_free(*n) {
+                continue;
+            }
             world.clock.wrong(format!("line {n} became a letter by a replay"));
             continue;
         };

@@ -232,7 +232,7 @@ impl Life<'_> {
             // the second time after all files were looked at once more, and copies are surely whole
             for again in [Duration::ZERO, Duration::from_secs(90)] {
                 sleep(again).await;
-                while !is_done(session) {
+                while !is_done(session) || self.order.from_start && !session.has_read_all() {
                     sleep(Duration::from_secs(1)).await;
                 }
             }

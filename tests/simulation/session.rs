@@ -21,8 +21,10 @@ use tokio::time::sleep;
 
 use crate::check;
 use crate::logs::Text;
-use crate::scenario::Plan;
+use crate::pipe::PIPE;
+use crate::scenario::{Plan, Shape};
 use crate::world::{Crashed, World, lock};
+use crate::writer::Line;
 
 pub struct Session<'a> {
     pub world: &'a World,
@@ -117,6 +119,13 @@ impl<'a> Session<'a> {
 
     fn is_given_up(&self) -> bool {
         *self.phases.borrow() == Phase::Abandon
+    }
+
+    /// All of the files was read, where an older line that is the last one read would be the document.
+    pub fn has_read_all(&self) -> bool {
+        let (lines, places) = (lock(&self.world.lines), lock(&self.places));
+        let is_read = |line: &Line| line.text == PIPE || places.read.contains(&(line.text, line.start, line.n));
+        self.world.scenario.shape != Shape::Key || lines.all.iter().all(is_read)
     }
 
     pub async fn pause(&self, ms_max: u64) {
