@@ -198,7 +198,9 @@ impl Cursor<'_> {
     }
 
     fn blanks(&mut self) {
-        while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.text.get(self.at) {
+        while let Some(blank @ (b' ' | b'\t' | b'\r' | b'\n')) = self.text.get(self.at) {
+            // of several lines: what is stored is one
+            self.odd |= *blank == b'\n';
             self.at += 1;
         }
     }

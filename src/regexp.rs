@@ -3,6 +3,7 @@
 //! backtracks; that one stops after [`STEPS_MAX`] steps, so no event can hold a worker up.
 //!
 //! [`Capturing`] is for patterns whose named groups are wanted from every event: it has a machine of its own.
+//! [`OfLine`] is for patterns that are asked of every line, and say yes or no.
 //!
 //! What differs in Ruby: `^` and `$` are the ends of lines, `(?m)` lets the dot match a line end, `\d \w \s \h` are
 //! ASCII while `[[:alpha:]]` is not, `\Z` is before a last line end, a `{` that counts nothing is a plain character,
@@ -10,6 +11,7 @@
 
 mod capturing;
 mod compile;
+mod line;
 mod machine;
 mod tree;
 
@@ -17,6 +19,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use capturing::Capturing;
+pub use line::OfLine;
 pub use machine::Found;
 
 /// Where a backtracking match is given up.
@@ -81,7 +84,7 @@ impl Regexp {
         if text.len() > pattern_bytes_max {
             return Err(format!("the pattern is longer than {pattern_bytes_max} bytes"));
         }
-        let Translated { pattern, backtracks, names } = translate(text).map_err(|why| one_line(&why))?;
+        let Translated { pattern, backtracks, names } = translate(text, false).map_err(|why| one_line(&why))?;
         let mut builder = regex::RegexBuilder::new(&pattern);
         let mut fancy = fancy_regex::RegexBuilder::new(&pattern);
         if let Some(bytes) = program_bytes_max {
@@ -102,9 +105,16 @@ impl Regexp {
 
     /// Only if the linear engine can have it.
     fn linear(text: &str) -> Option<Regexp> {
-        let Translated { pattern, backtracks, names } = translate(text).ok()?;
+        let Translated { pattern, backtracks, names } = translate(text, false).ok()?;
         let regex = if backtracks { None } else { regex::Regex::new(&pattern).ok() };
         Some(Regexp { text: text.into(), engine: Engine::Linear(regex?), names })
+    }
+
+    /// For texts without a line end, where `^` is their beginning and `$` their end; only if the linear engine can
+    /// have it.
+    fn linear_of_line(text: &str) -> Option<regex::Regex> {
+        let Translated { pattern, backtracks, .. } = translate(text, true).ok()?;
+        if backtracks { None } else { regex::Regex::new(&pattern).ok() }
     }
 
     /// As it was written.
@@ -241,10 +251,13 @@ struct Translated {
     names: Vec<String>,
 }
 
-fn translate(text: &str) -> Result<Translated, String> {
+/// `of_line`: the texts hold no line end.
+fn translate(text: &str, of_line: bool) -> Result<Translated, String> {
     let chars: Vec<char> = text.chars().collect();
     let mut writer = Writer::new(&chars);
-    writer.out.push_str("(?m)");
+    if !of_line {
+        writer.out.push_str("(?m)");
+    }
     writer.pattern()?;
     Ok(Translated { pattern: writer.out, backtracks: writer.backtracks, names: writer.names })
 }

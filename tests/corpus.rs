@@ -5,6 +5,8 @@ mod properties;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(name)
 }
@@ -66,4 +68,24 @@ fn every_target_has_its_property_and_is_replayed() {
     assert!(names(&folder("found")).is_subset(&wanted));
     let targets = names(&folder("fuzz_targets"));
     assert_eq!(targets.iter().map(|name| name.trim_end_matches(".rs").to_string()).collect::<BTreeSet<_>>(), wanted);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Lines put together by a rule, however they come, with lines that are too long among them.
+    #[test]
+    fn records_of_several_lines(
+        codec in 11..17_usize,
+        line_bytes_max in prop_oneof![Just(8_usize), Just(40), Just(1 << 20)],
+        sizes in prop::collection::vec(1..20_usize, 1..4),
+        lines in prop::collection::vec(("( |\t|\u{feff})?[ab{}\"é]{0,9}", prop_oneof!["", "", "\\\\", "\r", "}"]), 0..24),
+        has_end in any::<bool>(),
+    ) {
+        let lines: Vec<String> = lines.into_iter().map(|(line, end)| line + &end).collect();
+        let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
+        let end = if has_end { "\n" } else { "" };
+        let text = format!("{codec} {line_bytes_max} {}\n{}{end}", sizes.join(" "), lines.join("\n"));
+        properties::codecs::check(text.as_bytes());
+    }
 }

@@ -160,6 +160,7 @@ fn required(kind: &str) -> &'static str {
         "date" => "match = [\"a\", \"ISO8601\"]",
         "grok" => "match = { a = 'b' }",
         "json" => "source = \"a\"",
+        "multiline" => "pattern = \"a\"\nwhat = \"next\"",
         _ => "",
     }
 }
@@ -183,7 +184,7 @@ fn known() -> BTreeMap<&'static str, Names> {
     }
     for kind in kinds("[[input]]\ntype = \"stdin\"\n[input.codec]", "type") {
         let header = "[[input]]\ntype = \"stdin\"\n[input.codec]";
-        known.entry("codec").or_default().extend(keys(header, &format!("type = \"{kind}\"")));
+        known.entry("codec").or_default().extend(keys(header, &format!("type = \"{kind}\"\n{}", required(&kind))));
     }
     let engine = "[output]\ntype = \"elasticsearch\"\n";
     known.insert("[index]", keys("[index]", "name = \"a\""));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Letter;
 use crate::batch::Source;
-use crate::codec::{Block, Record};
+use crate::codec::{Block, Cutting, Record};
 use crate::disk::Disk;
 use crate::input::lines::Rest;
 use crate::input::spool::{self, Written};
@@ -24,6 +24,8 @@ pub struct Held {
     pub input: usize,
     pub source: Arc<Source>,
     pub block: Block,
+    /// How its records are told.
+    pub cutting: Cutting,
     /// A record holds several events, so that one letter does not speak for the record.
     pub has_parts: bool,
     /// Ids are made of the source's first bytes.
@@ -34,7 +36,7 @@ pub struct Held {
     pub wants_day: bool,
     /// It is in the spool of an earlier stop already.
     pub is_in_spool: bool,
-    /// Where the lines stand that are left of the block, and where they begin in the source; none if all are left.
+    /// Where the records stand that are left of the block, and where they begin in the source; none if all are left.
     left: Option<Vec<(u64, Range<usize>)>>,
     /// What is known of the fates of records.
     known: Mutex<Known>,
@@ -53,7 +55,8 @@ impl Held {
     pub fn new(input: usize, source: Arc<Source>, block: Block) -> Held {
         let (has_parts, wants_head, wants_inode, wants_day, is_in_spool) = (false, false, false, false, false);
         let (left, known) = (None, Mutex::default());
-        Held { input, source, block, has_parts, wants_head, wants_inode, wants_day, is_in_spool, left, known }
+        let cutting = Cutting::default();
+        Held { input, source, block, cutting, has_parts, wants_head, wants_inode, wants_day, is_in_spool, left, known }
     }
 
     /// What is needed of it when the records that begin at these offsets are all that is open; `keeps` those too
@@ -70,14 +73,15 @@ impl Held {
         wanted.dedup();
         let (mut bytes, mut left) = (Vec::new(), Vec::new());
         for offset in wanted {
-            let line = &self.block.bytes[self.line_at(offset)?];
-            left.push((offset, bytes.len()..bytes.len() + line.len()));
-            bytes.extend_from_slice(line);
+            let record = &self.block.bytes[self.place_of(offset)?];
+            left.push((offset, bytes.len()..bytes.len() + record.len()));
+            bytes.extend_from_slice(record);
         }
         bytes.shrink_to_fit();
         let block = Block { bytes: bytes.into(), ..self.block.place() };
-        let (source, left, known) = (self.source.clone(), Some(left), Mutex::new(known));
-        Some(Held { source, block, left, known, ..*self })
+        let (source, cutting) = (self.source.clone(), self.cutting.clone());
+        let (left, known) = (Some(left), Mutex::new(known));
+        Some(Held { source, block, cutting, left, known, ..*self })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -110,26 +114,22 @@ impl Held {
         match &self.block.records {
             Some(records) => records.iter().find(|record| record.offset == offset).copied(),
             None => {
-                let line = self.line_at(offset)?;
-                let mut one = Vec::new();
-                crate::codec::cut_lines(&self.block.bytes[line.clone()], offset, &mut one);
-                one.pop().map(|mut record| {
-                    record.span.start += line.start as u32;
-                    record
-                })
+                let place = self.place_of(offset)?;
+                let mut record = self.cutting.first(&self.block.bytes[place.clone()], offset)?;
+                record.span.start += place.start as u32;
+                Some(record)
             }
         }
     }
 
-    /// Where the line stands that begins at this place of the source, with its end.
-    fn line_at(&self, offset: u64) -> Option<Range<usize>> {
+    /// Where the record stands that begins at this place of the source, with the end of its last line.
+    fn place_of(&self, offset: u64) -> Option<Range<usize>> {
         if let Some(left) = &self.left {
             let place = left.binary_search_by_key(&offset, |(begins, _)| *begins).ok()?;
             return Some(left[place].1.clone());
         }
         let from = usize::try_from(offset.checked_sub(self.block.offset)?).ok()?;
-        let rest = self.block.bytes.get(from..).filter(|rest| !rest.is_empty())?;
-        let length = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        let length = self.cutting.first_bytes(self.block.bytes.get(from..)?)?;
         Some(from..from + length)
     }
 
@@ -151,7 +151,7 @@ impl Held {
         self.known().told.extend(offsets);
     }
 
-    /// The pieces of the source that are not settled: where each begins, and its whole lines.
+    /// The pieces of the source that are not settled: where each begins, and its whole records.
     pub fn open(&self) -> Vec<(u64, &[u8])> {
         let known = self.known();
         if known.done.is_empty() && self.left.is_none() {
@@ -161,33 +161,37 @@ impl Held {
             return Vec::new();
         }
         let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
-        for (offset, line) in self.lines() {
+        for (offset, place) in self.places() {
             if known.done.contains(&offset) {
                 continue;
             }
             match pieces.last_mut() {
                 // one piece of the source, not only of what is left of it
-                Some((begin, last)) if last.end == line.start && *begin + last.len() as u64 == offset => {
-                    last.end = line.end;
+                Some((begin, last)) if last.end == place.start && *begin + last.len() as u64 == offset => {
+                    last.end = place.end;
                 }
-                _ => pieces.push((offset, line)),
+                _ => pieces.push((offset, place)),
             }
         }
         pieces.into_iter().map(|(offset, range)| (offset, &self.block.bytes[range])).collect()
     }
 
-    /// All lines that there are: where each begins in the source, and where it stands.
-    fn lines(&self) -> Vec<(u64, Range<usize>)> {
+    /// All records that there are: where each begins in the source, and where it stands, with what is between it and
+    /// the next one.
+    fn places(&self) -> Vec<(u64, Range<usize>)> {
         if let Some(left) = &self.left {
             return left.clone();
         }
-        let mut from = 0;
-        let lines = self.block.bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
-            let range = from..from + line.len();
-            from = range.end;
-            (self.block.offset + range.start as u64, range)
-        });
-        lines.collect()
+        let mut records = Vec::new();
+        self.cutting.cut(&self.block, &mut records);
+        let begins = records.iter().map(|record| (record.offset - self.block.offset) as usize);
+        let ends = begins.clone().skip(1).chain([self.block.bytes.len()]);
+        records.iter().map(|record| record.offset).zip(begins.zip(ends).map(|(begin, end)| begin..end)).collect()
+    }
+
+    /// How many records there are in a piece of it.
+    pub fn count(&self, piece: &[u8]) -> u64 {
+        if self.block.too_long.is_some() { 1 } else { self.cutting.count(piece) }
     }
 }
 
@@ -312,7 +316,9 @@ impl Kept {
             return Ok(store.written.clone());
         }
         let rests = store.rests.iter().filter_map(|(input, source, rest)| {
-            rest.clone().into_block().map(|block| Arc::new(Held::new(*input, source.clone(), block)))
+            let mut held = Held::new(*input, source.clone(), rest.clone().into_block()?);
+            held.cutting = rest.cutting.clone();
+            Some(Arc::new(held))
         });
         let held: Vec<Arc<Held>> =
             store.blocks.values().filter(|held| !held.is_in_spool).cloned().chain(rests).collect();
@@ -320,5 +326,65 @@ impl Kept {
         store.blocks.clear();
         store.rests.clear();
         Ok(store.written.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::charset::Charset;
+    use crate::codec::rule::{Neighbour, Rule};
+    use crate::regexp::OfLine;
+
+    fn rule() -> Arc<Rule> {
+        Arc::new(Rule {
+            pattern: OfLine::parse(r"^\s").unwrap(),
+            negate: false,
+            what: Neighbour::Previous,
+            lines_max: 500,
+            bytes_max: 500,
+            keeps_blank: false,
+            charset: Charset::Utf8,
+            flush_after: std::time::Duration::from_secs(5),
+        })
+    }
+
+    /// `done`: where in `text`, which stands at 100, records begin that have their fate. `want`: what is left.
+    fn check(text: &str, rule: Option<Arc<Rule>>, done: &[u64], want: &[(u64, &str, u64)]) {
+        let block =
+            Block { bytes: text.as_bytes().to_vec().into(), offset: 100, too_long: None, mark: None, records: None };
+        let mut held = Held::new(0, Arc::default(), block);
+        held.cutting = Cutting { rule, line_bytes_max: 1000 };
+        held.note_done(done.iter().copied());
+        let open = held.open();
+        let got: Vec<(u64, &str, u64)> = open
+            .iter()
+            .map(|(offset, piece)| (*offset, std::str::from_utf8(piece).unwrap(), held.count(piece)))
+            .collect();
+        assert_eq!(got, want, "{text:?} without {done:?}");
+    }
+
+    #[test]
+    fn what_is_left_is_whole_records() {
+        let text = "a\n b\n\nc\nd\n e";
+        check(text, None, &[], &[(100, text, 6)]);
+        check(text, None, &[102, 106], &[(100, "a\n", 1), (105, "\n", 1), (108, "d\n e", 2)]);
+        check(text, Some(rule()), &[], &[(100, text, 3)]);
+        check(text, Some(rule()), &[106], &[(100, "a\n b\n\n", 1), (108, "d\n e", 1)]);
+        check(text, Some(rule()), &[100, 108], &[(106, "c\n", 1)]);
+        check(text, Some(rule()), &[100, 106, 108], &[]);
+    }
+
+    #[test]
+    fn a_letter_has_its_whole_record() {
+        let text = "a\n b\nc\n d\n e\n";
+        for (rule, offset, want) in [(None, 105, "c"), (Some(rule()), 105, "c\n d\n e"), (Some(rule()), 100, "a\n b")] {
+            let bytes = text.as_bytes().to_vec().into();
+            let block = Block { bytes, offset: 100, too_long: None, mark: None, records: None };
+            let mut held = Held::new(0, Arc::default(), block);
+            held.cutting = Cutting { rule, line_bytes_max: 1000 };
+            let record = held.record_at(offset).map(|record| held.bytes(record).to_vec());
+            assert_eq!(record.as_deref(), Some(want.as_bytes()));
+        }
     }
 }

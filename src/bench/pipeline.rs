@@ -16,7 +16,7 @@ use super::plot::Bar;
 use super::{cpu_ns, quantile};
 use crate::ack::Shared;
 use crate::batch::{Batch, Source};
-use crate::codec::{Record, cut_lines};
+use crate::codec::{Block, Record};
 use crate::id;
 use crate::output::{Action, Form, Phase};
 use crate::pipeline::Pipeline;
@@ -120,14 +120,14 @@ fn whole_round(pipeline: &Pipeline) -> anyhow::Result<u64> {
 /// Every stage over all lines, block by block; nanoseconds of CPU in all.
 fn stage_round(pipeline: &Pipeline, lines: &[u8]) -> Vec<(&'static str, f64)> {
     let mut spent = [
-        ("cut lines", 0.0),
+        ("cut records", 0.0),
         ("decode", 0.0),
         ("filters", 0.0),
         ("time", 0.0),
         ("digest", 0.0),
         ("id, index, body", 0.0),
     ];
-    let (clock, source) = (pipeline.clock(), Arc::new(Source::default()));
+    let (clock, source, cutting) = (pipeline.clock(), Arc::new(Source::default()), pipeline.inputs[0].cutting());
     let mut packer = Packer::new(pipeline, Form::Bulk(Action::Create), Pool::default());
     let (mut scratch, mut digests) = (id::Scratch::default(), id::Digests::default());
     let (mut records, mut batch): (Vec<Record>, Batch) = (Vec::new(), Batch::default());
@@ -137,11 +137,12 @@ fn stage_round(pipeline: &Pipeline, lines: &[u8]) -> Vec<(&'static str, f64)> {
         let cut = memchr::memrchr(b'\n', &rest[..most]).map_or(rest.len(), |at| at + 1);
         let (block, after) = rest.split_at(cut);
         rest = after;
+        let block = Block { bytes: block.to_vec().into(), offset: 0, too_long: None, mark: None, records: None };
         let mut watch = Watch(cpu_ns(ClockId::ThreadCPUTime));
         records.clear();
-        cut_lines(block, 0, &mut records);
+        cutting.cut(&block, &mut records);
         spent[0].1 += watch.lap();
-        batch.refill(block.to_vec().into(), source.clone());
+        batch.refill(block.bytes, source.clone());
         watch.lap();
         pipeline.inputs[0].codec.decode(&mut batch, &records);
         spent[1].1 += watch.lap();

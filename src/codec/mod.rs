@@ -1,17 +1,24 @@
-//! Codecs make events of records. A record is a line without its end; cutting the block into records is done here,
-//! once for all codecs that read lines.
+//! Codecs make events of records. A record is a line without its end, or several lines of which a rule says that they
+//! belong together; cutting the block into records is done here, once for all codecs.
 
+pub mod charset;
 pub mod csv;
 pub mod json;
 pub mod logfmt;
+pub mod multiline;
 pub mod plain;
+pub mod rule;
 pub mod syslog;
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::ack::Reason;
 use crate::batch::{Batch, Span};
 use crate::input::identity::Mark;
 use crate::pool::Buffer;
 use crate::stamp::dead;
+use rule::Rule;
 
 /// One record: where it stands in the batch, and where it begins in its source.
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +38,14 @@ pub trait Codec: Send + Sync {
     fn reads_day(&self) -> bool {
         false
     }
+
+    /// Which lines are a record; none where each is one.
+    fn rule(&self) -> Option<&Arc<Rule>> {
+        None
+    }
 }
 
-/// What a reader hands over: whole lines, the last one perhaps without its end.
+/// What a reader hands over: whole records, the last line perhaps without its end.
 #[derive(Debug)]
 pub struct Block {
     pub bytes: Buffer,
@@ -41,9 +53,9 @@ pub struct Block {
     pub offset: u64,
     /// The block is the beginning of one line that is longer than allowed.
     pub too_long: Option<TooLong>,
-    /// The end of the last whole line in it; none if there is none.
+    /// The end of the last whole line in it, or where the last record is surely whole; none if there is none.
     pub mark: Option<Mark>,
-    /// Where the records stand and where they came from, if they are not the lines of one piece of the source.
+    /// Where the records stand and where they came from, if they are not those of one piece of the source.
     pub records: Option<Vec<Record>>,
 }
 
@@ -62,12 +74,53 @@ impl Block {
         let Block { offset, too_long, mark, .. } = *self;
         Block { bytes: Buffer::default(), offset, too_long, mark, records: self.records.clone() }
     }
+}
 
-    /// Its records.
-    pub fn cut(&self, records: &mut Vec<Record>) {
-        match &self.records {
-            Some(known) => records.extend_from_slice(known),
-            None => cut_lines(&self.bytes, self.offset, records),
+/// How what is read is cut into records: into lines, or by a rule that puts lines together.
+#[derive(Clone, Debug, Default)]
+pub struct Cutting {
+    pub rule: Option<Arc<Rule>>,
+    pub line_bytes_max: usize,
+}
+
+impl Cutting {
+    /// The records of a block.
+    pub fn cut(&self, block: &Block, records: &mut Vec<Record>) {
+        match (&block.records, &self.rule) {
+            (Some(known), _) => records.extend_from_slice(known),
+            (None, Some(rule)) if block.too_long.is_none() => {
+                let found = rule.records(&block.bytes, self.line_bytes_max);
+                records.extend(found.map(|record| record.record(block.offset)));
+            }
+            _ => cut_lines(&block.bytes, block.offset, records),
+        }
+    }
+
+    /// The first record of `bytes`, which begin with one and stand at `offset`.
+    pub fn first(&self, bytes: &[u8], offset: u64) -> Option<Record> {
+        match &self.rule {
+            Some(rule) => rule.records(bytes, self.line_bytes_max).next().map(|first| first.record(offset)),
+            None if bytes.is_empty() => None,
+            None => Some(record(bytes, 0, memchr::memchr(b'\n', bytes).unwrap_or(bytes.len()), offset)),
+        }
+    }
+
+    /// How many bytes the first record of `bytes` has, with the end of its last line; none if there is none.
+    pub fn first_bytes(&self, bytes: &[u8]) -> Option<usize> {
+        match &self.rule {
+            Some(rule) => rule.records(bytes, self.line_bytes_max).next().map(|first| first.next()),
+            None if bytes.is_empty() => None,
+            None => Some(memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1)),
+        }
+    }
+
+    /// How many records there are in `bytes`.
+    pub fn count(&self, bytes: &[u8]) -> u64 {
+        match &self.rule {
+            Some(rule) => rule.records(bytes, self.line_bytes_max).count() as u64,
+            None => {
+                memchr::memchr_iter(b'\n', bytes).count() as u64 + u64::from(bytes.last().is_some_and(|b| *b != b'\n'))
+            }
         }
     }
 }
@@ -86,16 +139,25 @@ pub fn cut_lines(bytes: &[u8], offset: u64, records: &mut Vec<Record>) {
 }
 
 fn record(bytes: &[u8], from: usize, end: usize, offset: u64) -> Record {
-    let mut line = &bytes[from..end];
-    let mut start = from;
-    if let [rest @ .., b'\r'] = line {
-        line = rest;
+    let line = line_of(bytes, from, end);
+    Record { span: Span::new(line.start, line.len()), offset: offset + from as u64 }
+}
+
+/// What there is of a line without CR and byte order mark.
+fn line_of(bytes: &[u8], from: usize, end: usize) -> Range<usize> {
+    let mut line = from..end;
+    if let [.., b'\r'] = bytes[line.clone()] {
+        line.end -= 1;
     }
-    if let [0xef, 0xbb, 0xbf, rest @ ..] = line {
-        line = rest;
-        start += 3;
+    if let [0xef, 0xbb, 0xbf, ..] = bytes[line.clone()] {
+        line.start += 3;
     }
-    Record { span: Span::new(start, line.len()), offset: offset + from as u64 }
+    line
+}
+
+/// Whether a record is a line that is longer than allowed. One of several lines has none that is.
+pub fn is_too_long(record: &[u8], line_bytes_max: usize) -> bool {
+    record.len() > line_bytes_max && memchr::memchr(b'\n', &record[..=line_bytes_max]).is_none()
 }
 
 /// The event of a record that is longer than allowed: set aside with as much of it as is allowed.

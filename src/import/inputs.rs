@@ -115,8 +115,9 @@ const CODECS: &[(&str, &str, Rules)] = &[
             ("multiline_tag", Same(Text)),
             ("max_lines", Same(Number)),
             ("max_bytes", Same(Bytes)),
-            ("auto_flush_interval", Same(Number)),
+            ("auto_flush_interval", Same(Duration)),
             ("patterns_dir", Same(Texts)),
+            ("ecs_compatibility", Same(Text)),
         ],
     ),
     (
@@ -219,6 +220,11 @@ impl Mapping<'_> {
         table.add("type", Toml::Text(name.to_string()));
         let quiet: Rules = &[("ecs_compatibility", Ignored)];
         self.settings(&own, &[known.map_or(&[], |(.., rules)| *rules), quiet], &mut table);
+        if let Some(ecs) = self.options.ecs_compatibility().filter(|_| name == "multiline")
+            && !table.has("ecs_compatibility")
+        {
+            table.add("ecs_compatibility", Toml::Text(ecs.to_string()));
+        }
         if name == "json" && self.mentions_bad_json {
             table.add("on_error", Toml::Text("tag".to_string()));
         }

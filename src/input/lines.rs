@@ -1,5 +1,5 @@
-//! Reads a source to its end in blocks of whole lines: carries the unfinished line on, and passes over the rest of
-//! a line that is too long in bounded memory.
+//! Reads a source to its end in blocks of whole records: carries on what was begun, a line or a record of several,
+//! and passes over the rest of a line that is too long in bounded memory.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::Limits;
 use super::identity::{Mark, Tail};
 use crate::batch::HEAD;
-use crate::codec::{Block, TooLong};
+use crate::codec::rule::Open;
+use crate::codec::{Block, Cutting, TooLong};
 use crate::pool::{Buffer, Pool};
 
 /// How long whole lines wait for more before they are handed over in a block that is not full.
@@ -45,9 +46,11 @@ pub struct Start {
 /// Who takes the blocks: told the first bytes of the source too, as far as they are known. Says whether it goes on.
 pub type Take<'a> = dyn FnMut(Block, &[u8]) -> bool + 'a;
 
-/// What was read of a source and not handed over: the beginning of a line, as a rule. Reading goes on with it.
+/// What was read of a source and not handed over: the beginning of a record, as a rule. Reading goes on with it.
 #[derive(Clone, Debug, Default)]
 pub struct Rest {
+    /// How its records are told.
+    pub cutting: Cutting,
     bytes: Vec<u8>,
     /// Where the bytes begin in the source.
     offset: u64,
@@ -90,7 +93,7 @@ pub fn read(
 }
 
 /// As [`read`], for a source that cannot be read again: begins with what an earlier reading left, and at a stop
-/// hands over every whole line, waits a moment for the end of one that was begun, and gives back what is left.
+/// hands over every whole record, waits a moment for the end of a line that was begun, and gives back what is left.
 pub fn read_on(
     bytes: &mut Bytes<'_>,
     limits: Limits,
@@ -119,8 +122,8 @@ struct Skipped {
 /// mark and a CR are no part of the record.
 const MARGIN: usize = 4;
 
-/// Cuts what is read into blocks of whole lines. What is read is appended to `buffer`; after each reading the cutter
-/// is asked for blocks until it has none.
+/// Cuts what is read into blocks of whole records. What is read is appended to `buffer`; after each reading the
+/// cutter is asked for blocks until it has none.
 #[derive(Debug)]
 pub struct Cutter {
     pub buffer: Buffer,
@@ -128,8 +131,12 @@ pub struct Cutter {
     pool: Pool,
     /// Where the buffer begins in the source.
     offset: u64,
-    /// Bytes of the buffer known to hold no line feed.
+    /// Bytes of the buffer that were looked at.
     searched: usize,
+    /// Bytes of the buffer that are whole lines of the record that is open.
+    whole: usize,
+    /// What a rule has to know of that record.
+    open: Open,
     /// What was passed over of a line that is too long; what is kept of it stands at the buffer's beginning.
     skipped: Option<Skipped>,
     /// The end of the last block, and of what was passed over behind it.
@@ -139,8 +146,8 @@ pub struct Cutter {
 impl Cutter {
     /// A cutter of what stands in a source at `offset` and behind; before it stands `tail`.
     pub fn new(limits: Limits, pool: &Pool, offset: u64, tail: Tail) -> Cutter {
-        let buffer = pool.take(limits.block_bytes());
-        Cutter { buffer, limits, pool: pool.clone(), offset, searched: 0, skipped: None, tail }
+        let (buffer, pool) = (pool.take(limits.block_bytes()), pool.clone());
+        Cutter { buffer, limits, pool, offset, searched: 0, whole: 0, open: Open::default(), skipped: None, tail }
     }
 
     /// What stands before the place where the last block ends; not within a line that is too long.
@@ -170,27 +177,64 @@ impl Cutter {
         self.offset + self.buffer.len() as u64 + self.skipped.map_or(0, |skipped| skipped.bytes)
     }
 
-    /// The next whole lines in the buffer, at the end of the source the last one too. One that is too long comes
-    /// alone.
+    /// The next whole records in the buffer, at the end of the source what was begun too. A line that is too long
+    /// comes alone.
     pub fn cut(&mut self, end: bool) -> Option<Block> {
         if self.skipped.is_some() {
             return self.end_long_line(end);
         }
-        let cut = if end {
-            self.buffer.len()
-        } else {
-            memchr::memrchr(b'\n', &self.buffer[self.searched..]).map_or(0, |at| self.searched + at + 1)
-        };
-        if cut > 0 {
-            return Some(self.block(cut, None));
+        let edge = self.edge();
+        if end && !self.buffer.is_empty() {
+            self.open = Open::default();
+            return Some(self.block(self.buffer.len(), None, edge));
         }
-        self.searched = self.buffer.len();
-        if self.buffer.len() > self.kept_bytes() {
+        if edge > 0 {
+            return Some(self.block(edge, None, edge));
+        }
+        if self.buffer.len() - self.whole > self.kept_bytes() {
+            if self.whole > 0 {
+                // no record goes on behind such a line
+                self.open = Open::default();
+                return Some(self.block(self.whole, None, self.whole));
+            }
             self.skipped = Some(Skipped::default());
+            self.searched = 0;
             self.tail.push(&self.buffer[..self.kept_bytes()]);
             self.skip_from(self.kept_bytes());
         }
         None
+    }
+
+    /// Where the last whole record in the buffer ends.
+    fn edge(&mut self) -> usize {
+        let known = self.whole;
+        if let Some(at) = memchr::memrchr(b'\n', &self.buffer[self.searched..]) {
+            self.whole = self.searched + at + 1;
+        }
+        self.searched = self.buffer.len();
+        match &self.limits.rule {
+            None => self.whole,
+            Some(rule) => rule.edge(&self.buffer, known..self.whole, self.limits.line_bytes_max, &mut self.open),
+        }
+    }
+
+    /// The whole lines of the record that is open, as if it were whole; to be asked for once no record is.
+    pub fn cut_open(&mut self) -> Option<Block> {
+        if self.whole == 0 {
+            return None;
+        }
+        self.open = Open::default();
+        Some(self.block(self.whole, None, 0))
+    }
+
+    /// The whole lines of the record that is open.
+    pub fn open_lines(&self) -> &[u8] {
+        &self.buffer[..self.whole]
+    }
+
+    /// Whether a line was begun.
+    pub fn is_within_line(&self) -> bool {
+        self.skipped.is_some() || self.buffer.len() > self.whole
     }
 
     /// How much is kept of a line that is too long.
@@ -223,26 +267,26 @@ impl Cutter {
         let line = kept as u64 + skipped.bytes + line_end as u64;
         let covered = line + (consumed - line_end) as u64;
         self.tail.push(&rest[..consumed]);
-        let mut block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }));
+        let mut block = self.block(kept, Some(TooLong { bytes: line - u64::from(ends_with_cr), covered }), 0);
         self.offset += covered - kept as u64;
         block.mark = found.is_some().then(|| self.mark());
         self.buffer.extend_from_slice(&rest[consumed..]);
         Some(block)
     }
 
-    fn block(&mut self, cut: usize, too_long: Option<TooLong>) -> Block {
+    /// What stands before `cut`. It can be gone on from `marked`, which is not within a record; 0 for nowhere.
+    fn block(&mut self, cut: usize, too_long: Option<TooLong>, marked: usize) -> Block {
         self.limits.grow();
         let bytes = self.take(cut);
         let mut mark = None;
         if too_long.is_none() {
-            let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-            self.tail.push(&bytes[..whole]);
-            mark = (whole > 0).then(|| Mark { offset: self.offset + whole as u64, tail: self.tail.print() });
-            self.tail.push(&bytes[whole..]);
+            self.tail.push(&bytes[..marked]);
+            mark = (marked > 0).then(|| Mark { offset: self.offset + marked as u64, tail: self.tail.print() });
+            self.tail.push(&bytes[marked..]);
         }
         let block = Block { bytes, offset: self.offset, too_long, mark, records: None };
         self.offset += cut as u64;
-        self.searched = 0;
+        (self.searched, self.whole) = (self.searched.saturating_sub(cut), self.whole.saturating_sub(cut));
         block
     }
 
@@ -280,11 +324,14 @@ impl<'a, 'b> State<'a, 'b> {
 
     /// What is not handed over.
     fn into_rest(mut self) -> Rest {
-        let Cutter { buffer, offset, skipped, .. } = &mut self.cutter;
-        Rest { bytes: std::mem::take(&mut **buffer), offset: *offset, head: self.head, skipped: *skipped }
+        let Cutter { buffer, offset, skipped, limits, .. } = &mut self.cutter;
+        let (bytes, cutting) = (std::mem::take(&mut **buffer), limits.cutting());
+        Rest { cutting, bytes, offset: *offset, head: self.head, skipped: *skipped }
     }
 
     fn read(&mut self, bytes: &mut Bytes<'_>, running: &dyn Fn() -> bool) -> io::Result<()> {
+        let rule = self.cutter.limits.rule.clone();
+        let mut changed = Instant::now();
         while running() {
             let pending = self.has_lines();
             let block_bytes = self.cutter.limits.block_bytes();
@@ -292,29 +339,34 @@ impl<'a, 'b> State<'a, 'b> {
             self.note_head();
             if filled.is_err() {
                 // whole lines before a break, such as the end of a gzip cut short, are as good as any
-                self.hand_over_lines(false);
+                self.hand_over(false);
+                self.hand_over_open();
             }
             let filled = filled?;
             let done = matches!(filled, Filled::End);
             let full = self.cutter.buffer.len() >= block_bytes;
             let ripe = done || full || matches!(filled, Filled::Quiet);
-            if ripe && !self.hand_over_lines(done) || done {
+            if ripe && !self.hand_over(done) || done {
+                return Ok(());
+            }
+            let Some(rule) = &rule else { continue };
+            if !matches!(filled, Filled::Quiet) {
+                changed = Instant::now();
+            } else if changed.elapsed() >= rule.wait(self.cutter.is_within_line()) && !self.hand_over_open() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Hands over the whole lines, with the one that was begun if its end comes. Reads no byte behind that.
+    /// Hands over the whole records, with the line that was begun if its end comes. Reads no byte behind that.
     fn end_line(&mut self, bytes: &mut Bytes<'_>) -> io::Result<()> {
         let mut end = false;
         if let Bytes::Descriptor(descriptor) = bytes {
             let limit = Instant::now() + REST_WAIT;
-            while !self.cutter.buffer.is_empty()
-                && self.cutter.buffer.last() != Some(&b'\n')
-                && self.cutter.buffer.len() <= self.cutter.limits.line_bytes_max
-                && Instant::now() < limit
-            {
+            let buffer = &mut self.cutter.buffer;
+            let mut begun = buffer.len() - memchr::memrchr(b'\n', buffer).map_or(0, |at| at + 1);
+            while begun > 0 && begun <= self.cutter.limits.line_bytes_max && Instant::now() < limit {
                 let mut byte = [0];
                 if !ready(descriptor.as_fd(), LINGER)? {
                     continue;
@@ -324,19 +376,23 @@ impl<'a, 'b> State<'a, 'b> {
                         end = true;
                         break;
                     }
-                    Ok(_) => self.cutter.buffer.push(byte[0]),
+                    Ok(_) => {
+                        buffer.push(byte[0]);
+                        begun = if byte[0] == b'\n' { 0 } else { begun + 1 };
+                    }
                     Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
         }
         self.note_head();
-        self.hand_over_lines(end);
+        self.hand_over(end);
         Ok(())
     }
 
+    /// Whether there are whole lines that were not looked at.
     fn has_lines(&self) -> bool {
-        memchr::memchr(b'\n', &self.cutter.buffer).is_some()
+        self.cutter.buffer.get(self.cutter.searched..).is_some_and(|new| memchr::memchr(b'\n', new).is_some())
     }
 
     /// Keeps the first bytes of the source, in however many blocks they are handed over.
@@ -349,14 +405,19 @@ impl<'a, 'b> State<'a, 'b> {
         }
     }
 
-    /// Hands over the whole lines in the buffer, at the end of the source the last one too.
-    fn hand_over_lines(&mut self, end: bool) -> bool {
+    /// Hands over the whole records in the buffer, at the end of the source all there is.
+    fn hand_over(&mut self, end: bool) -> bool {
         while let Some(block) = self.cutter.cut(end) {
             if !(self.take)(block, &self.head) {
                 return false;
             }
         }
         true
+    }
+
+    /// Hands over the record that is open, of which nothing more is waited for.
+    fn hand_over_open(&mut self) -> bool {
+        self.cutter.cut_open().is_none_or(|block| (self.take)(block, &self.head))
     }
 }
 
@@ -418,7 +479,7 @@ mod tests {
     const BATCH_BYTES: usize = 4096;
 
     fn limits() -> Limits {
-        Limits { batch_bytes: BATCH_BYTES, line_bytes_max: 1024, ramp: Ramp::from(512) }
+        Limits { batch_bytes: BATCH_BYTES, line_bytes_max: 1024, rule: None, ramp: Ramp::from(512) }
     }
 
     #[test]

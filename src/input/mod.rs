@@ -1,4 +1,4 @@
-//! Inputs read bytes and hand over blocks of whole lines, each with a receipt. They know nothing of what the lines
+//! Inputs read bytes and hand over blocks of whole records, each with a receipt. They know nothing of what the records
 //! mean; they keep the order of each source, and stop reading while too many bytes are in flight.
 
 pub mod budget;
@@ -23,7 +23,8 @@ use crate::ack::kept::{Held, Keep, Kept, Spool};
 use crate::ack::positions::Before;
 use crate::ack::{Claim, Receipt, Shared};
 use crate::batch::Source;
-use crate::codec::Block;
+use crate::codec::rule::Rule;
+use crate::codec::{Block, Cutting};
 use crate::output::{Phase, Phases, Slot, Slots};
 use crate::pool::Pool;
 use crate::time::Time;
@@ -55,13 +56,15 @@ pub struct Given {
     pub spool: Option<Arc<Spool>>,
 }
 
-/// How much is read at a time.
+/// How much is read at a time, and where it may be cut.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// A block is handed over when it has this many bytes: large enough that the cost of handing it over does not
     /// show, small enough for a processor's cache.
     pub batch_bytes: usize,
     pub line_bytes_max: usize,
+    /// Which lines are a record; none where each is one.
+    pub rule: Option<Arc<Rule>>,
     /// Less than `batch_bytes` for a time.
     pub ramp: Ramp,
 }
@@ -85,6 +88,11 @@ impl Ramp {
 }
 
 impl Limits {
+    /// How what is read is cut into records.
+    pub fn cutting(&self) -> Cutting {
+        Cutting { rule: self.rule.clone(), line_bytes_max: self.line_bytes_max }
+    }
+
     /// How large the next block is.
     pub fn block_bytes(&self) -> usize {
         self.ramp.0.load(Ordering::Relaxed).min(self.batch_bytes)
@@ -190,7 +198,7 @@ impl Intake {
             let is_taken = match self.is_running() {
                 true => self.submit(draft),
                 false => {
-                    draft.keep_back();
+                    draft.keep_back(self.limits.cutting());
                     false
                 }
             };
@@ -219,14 +227,16 @@ impl Intake {
         let permit = self.budget.take_unless(draft.weight(), &|| self.is_given_up());
         let permitted = permit.and_then(|permit| Some((permit, self.slots.take_unless(&self.phases)?)));
         let Some((permit, slot)) = permitted else {
-            draft.keep_back();
+            draft.keep_back(self.limits.cutting());
             return false;
         };
         match self.jobs.send(draft.job(permit, slot, &self.shared)) {
             Ok(()) => true,
             Err(unsent) => {
                 let Job { input, source, block, receipt, .. } = unsent.0;
-                receipt.hold(Held::new(input, source, block));
+                let mut held = Held::new(input, source, block);
+                held.cutting = self.limits.cutting();
+                receipt.hold(held);
                 false
             }
         }
@@ -268,10 +278,10 @@ impl Draft {
     }
 
     /// Nobody took it: what cannot be read again is kept.
-    pub fn keep_back(self) {
+    pub fn keep_back(self, cutting: Cutting) {
         if let Some(keep) = self.keep {
             let mut held = Held::new(self.input, self.source, self.block);
-            held.is_in_spool = keep.spool.is_some();
+            (held.is_in_spool, held.cutting) = (keep.spool.is_some(), cutting);
             keep.kept.hold((self.partition, self.number), Arc::new(held));
         }
     }

@@ -67,8 +67,7 @@ fn write_file(disk: &impl Disk, path: &Path, pieces: &[(&Held, u64, &[u8])]) -> 
     writeln!(out, "{}", json!({"onceline_spool": VERSION, "blocks": pieces.len()}))?;
     let mut records = 0;
     for (held, offset, bytes) in pieces {
-        let line_feeds = memchr::memchr_iter(b'\n', bytes).count() as u64;
-        records += line_feeds + u64::from(bytes.last() != Some(&b'\n'));
+        records += held.count(bytes);
         let too_long = held.block.too_long.map(|line| [line.bytes, line.covered]);
         let header = json!({
             "source": *held.source.name, "head": BASE64.encode(&held.source.head), "offset": offset,

@@ -46,7 +46,8 @@ pub fn describe(path: &Path, plan: &Plan) -> String {
             InputKind::Stdin => "standard input until it is closed".to_string(),
             InputKind::File(config) => file_words(config),
         };
-        line("reads", format!("{from}, codec {}, lines up to {longest}", input.codec.name()));
+        let records = input.codec.rule().map_or_else(String::new, |rule| rule.words());
+        line("reads", format!("{from}, codec {}{records}, lines up to {longest}", input.codec.name()));
     }
     for step in &pipeline.steps {
         let when = step.when.as_ref().map_or_else(String::new, |when| format!(" when {}", when.as_str()));

@@ -10,7 +10,7 @@ use super::trace::{Told, Trace};
 use super::{Pipeline, pretty};
 use crate::ack::Reason;
 use crate::batch::{Batch, EventRef, Fate, Source, View};
-use crate::codec::{Block, Record};
+use crate::codec::{Block, Cutting, Record};
 use crate::input::lines::{self, Bytes};
 use crate::json;
 use crate::output::Form;
@@ -90,22 +90,23 @@ fn each(
         batch: Batch::default(),
         records: vec![],
     };
+    let cutting = pipeline.inputs[input].cutting();
     let mut take = |block, head: &[u8]| {
         let (name, head, day) = (source.name.clone(), head.into(), Some(pipeline.clock().now.day()));
         let source = Arc::new(Source { name, head, inode: source.inode, day, again: None });
-        let blocks = if show.steps { single(block) } else { vec![block] };
+        let blocks = if show.steps { single(block, &cutting) } else { vec![block] };
         tell(blocks.into_iter().flat_map(|block| explain.block(input, block, source.clone())).collect())
     };
     lines::read(bytes, lines::Start::default(), pipeline.limits(input), &Pool::default(), &|| true, &mut take)
 }
 
 /// A block a record, so that the time of a filter is that of one record.
-fn single(block: Block) -> Vec<Block> {
+fn single(block: Block, cutting: &Cutting) -> Vec<Block> {
     if block.too_long.is_some() {
         return vec![block];
     }
     let mut records = Vec::new();
-    block.cut(&mut records);
+    cutting.cut(&block, &mut records);
     let alone = |record: Record| {
         let (start, len) = (record.span.start as usize, record.span.len as usize);
         let span = crate::batch::Span::new(0, len);

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::ack::counted;
 use crate::ack::stored::{self, Old};
 use crate::batch::{Batch, Source};
-use crate::codec::{self, Block, Codec, Record};
+use crate::codec::{self, Block, Codec, Cutting, Record};
 use crate::config::units::duration_text;
 use crate::filter::{Clock, Step};
 use crate::id::Ids;
@@ -74,6 +74,11 @@ pub enum InputKind {
 }
 
 impl Input {
+    /// How its sources are cut into records.
+    pub fn cutting(&self) -> Cutting {
+        Cutting { rule: self.codec.rule().cloned(), line_bytes_max: self.line_bytes_max }
+    }
+
     /// Whether it comes to an end by itself.
     pub fn has_an_end(&self) -> bool {
         !matches!(&self.kind, InputKind::File(config) if config.follow.is_some())
@@ -95,8 +100,9 @@ pub struct Tuning {
 
 impl Pipeline {
     pub fn limits(&self, input: usize) -> Limits {
-        let line_bytes_max = self.inputs[input].line_bytes_max;
-        Limits { batch_bytes: self.tuning.batch_bytes, line_bytes_max, ramp: Ramp::from(FIRST_BLOCK_BYTES) }
+        let Cutting { line_bytes_max, rule } = self.inputs[input].cutting();
+        let (batch_bytes, ramp) = (self.tuning.batch_bytes, Ramp::from(FIRST_BLOCK_BYTES));
+        Limits { batch_bytes, line_bytes_max, rule, ramp }
     }
 
     pub fn clock(&self) -> Clock {
@@ -140,23 +146,29 @@ impl Pipeline {
 
     fn decode_records(input: &Input, block: Block, source: Arc<Source>, records: &mut Vec<Record>, batch: &mut Batch) {
         records.clear();
-        block.cut(records);
+        input.cutting().cut(&block, records);
         batch.refill(block.bytes, source);
         if let (Some(line), [record]) = (block.too_long, records.as_slice()) {
             let length = line.bytes - u64::from(record.span.start);
             return codec::push_too_long(batch, *record, length, input.line_bytes_max);
         }
-        let allowed = |r: &Record| r.span.len as usize <= input.line_bytes_max;
-        if records.iter().all(allowed) {
+        let max = input.line_bytes_max;
+        if records.iter().all(|record| !codec::is_too_long(batch.bytes(record.span), max)) {
             return input.codec.decode(batch, records);
         }
-        for run in records.chunk_by(|a, b| allowed(a) == allowed(b)) {
-            if allowed(&run[0]) {
+        let is_too_long = |batch: &Batch, record: &Record| codec::is_too_long(batch.bytes(record.span), max);
+        let mut rest = records.as_slice();
+        while let [first, ..] = rest {
+            let is_long = is_too_long(batch, first);
+            let end = rest.iter().position(|record| is_too_long(batch, record) != is_long).unwrap_or(rest.len());
+            let (run, after) = rest.split_at(end);
+            rest = after;
+            if !is_long {
                 input.codec.decode(batch, run);
                 continue;
             }
             for long in run {
-                codec::push_too_long(batch, *long, u64::from(long.span.len), input.line_bytes_max);
+                codec::push_too_long(batch, *long, u64::from(long.span.len), max);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::cases::{self, Case};
 use super::{Input, InputKind, Pipeline, Tuning};
 use crate::batch::HEAD;
-use crate::codec::{self, Codec, json, plain};
+use crate::codec::{self, Codec, json, multiline, plain};
 use crate::config::{self, Help, Report, Section};
 use crate::filter::{self, Step};
 use crate::id::Choice;
@@ -227,6 +227,7 @@ const CODECS: &[(&str, BuildCodec)] = &[
             None
         }
     }),
+    ("multiline", |t| multiline::Multiline::read(t).map(|multiline| Box::new(multiline) as Box<dyn Codec>)),
     ("logfmt", |_| Some(Box::new(codec::logfmt::Logfmt::default()))),
     ("syslog", |t| Some(Box::new(codec::syslog::Syslog::build(&codec::syslog::Config::read(t))))),
 ];

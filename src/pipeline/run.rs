@@ -252,6 +252,7 @@ impl<'a> Worker<'a> {
         let name = source.name.clone();
         let mut held = Held::new(input, source, as_read);
         (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);
+        held.cutting = pipeline.inputs[input].cutting();
         held.wants_inode = pipeline.inputs[input].location.is_wanted();
         held.wants_day = pipeline.inputs[input].codec.reads_day();
         held.block.bytes = batch.take_bytes();

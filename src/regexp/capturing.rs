@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use super::machine::Machine;
+use super::machine::{Machine, Start};
 use super::{Engine, Found, Regexp, Runaway, compile, tree};
 
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Capturing {
     #[cfg(test)]
     pub fn on_machine(&self) -> bool {
         self.machine.is_some()
+    }
+
+    /// Whether the machine looks at the beginning of a line only.
+    pub(super) fn is_anchored(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.start != Start::Anywhere)
     }
 
     /// Matched by the other engines only.

@@ -5,9 +5,13 @@ mod random;
 mod rig;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use onceline::codec::charset::Charset;
+use onceline::codec::rule::{Neighbour, Rule};
 use onceline::input::Limits;
 use onceline::input::follow::machine::Rules;
+use onceline::regexp::OfLine;
 use rig::{Rig, SECOND, lines_of_bytes};
 
 type Change = fn(&mut Rules, &mut Limits);
@@ -124,6 +128,146 @@ fn half_lines() {
         &[&one, "go", &one, "go", &one, "go", "restart", &two],
         &["too long: 8208", "1"],
     );
+}
+
+/// Lines that begin with a blank go on the line before, up to 20 bytes.
+fn joined() -> Rule {
+    Rule {
+        pattern: OfLine::parse(r"^\s").unwrap(),
+        negate: false,
+        what: Neighbour::Previous,
+        lines_max: 500,
+        bytes_max: 20,
+        keeps_blank: false,
+        charset: Charset::Utf8,
+        flush_after: 5 * SECOND,
+    }
+}
+
+const JOINED: Change = |_, limits| limits.rule = Some(Arc::new(joined()));
+
+/// As [`JOINED`], with half lines handed over.
+const JOINED_HALVES: Change = |rules, limits| {
+    JOINED(rules, limits);
+    rules.idle_flush = Some(2 * SECOND);
+};
+
+#[test]
+fn records_of_several_lines() {
+    let all = "*.log";
+    check("at once", all, JOINED, &["append a.log 1\\n a\\n2\\n a\\n b\\n"], &["1+ a", "2+ a+ b"]);
+    check(
+        "in pieces over time",
+        all,
+        JOINED,
+        &[
+            "append a.log 1",
+            "look",
+            "append a.log 2\\n a",
+            "look",
+            "append a.log b\\n",
+            "look",
+            "append a.log  c\\n3\\n",
+        ],
+        &["12+ ab+ c", "3"],
+    );
+    check("CR LF", all, JOINED, &["append a.log 1\\r\\n", "look", "append a.log  a\\r\\n2\\r\\n"], &["1\r+ a", "2"]);
+    check("the last, after a while", all, JOINED, &["append a.log 1\\n a\\n", "go 3"], &["1+ a"]);
+    let slow = &["append a.log 1\\n", "go 4", "append a.log  a\\n", "go 4", "append a.log  b\\n", "go 4"];
+    check("not while it grows", all, JOINED, slow, &["1+ a+ b"]);
+    check(
+        "what comes later is a record of its own",
+        all,
+        JOINED,
+        &["append a.log 1\\n a\\n", "go", "append a.log  b\\n c\\n2\\n"],
+        &["1+ a", " b+ c", "2"],
+    );
+    check(
+        "waits over a restart",
+        all,
+        JOINED,
+        &[
+            "append a.log 1\\n2\\n a\\n",
+            "look",
+            "restart",
+            "append a.log  b\\n",
+            "look",
+            "restart",
+            "append a.log  c\\n",
+        ],
+        &["1", "2+ a+ b+ c"],
+    );
+    check(
+        "within a line",
+        all,
+        JOINED,
+        &["append a.log 1\\n a\\n b", "go", "append a.log c\\n2\\n"],
+        &["1+ a+ bc", "2"],
+    );
+    check("a line that never ends", all, JOINED, &["append a.log 1\\n2\\n a\\n b", "go 40"], &["1"]);
+    check(
+        "after long",
+        all,
+        JOINED,
+        &["append a.log 1\\n2\\n a\\n b", "go 70", "append a.log c\\n3\\n"],
+        &["1", "2+ a", " bc", "3"],
+    );
+    check("unless it counts as whole", all, JOINED_HALVES, &["append a.log 1\\n2\\n b"], &["1", "2+ b"]);
+    check(
+        "its limit",
+        all,
+        JOINED,
+        &["append a.log 1\\n 3456789\\n 3456789\\n 3456789\\n", "look", "restart", "append a.log  a\\n2\\n"],
+        &["1+ 3456789+ 3456789+ 3456789", " a", "2"],
+    );
+    let long = format!("append a.log 1\\n a\\n{}\\n b\\n2\\n", "x".repeat(3000));
+    check("a line that is too long is of none", all, JOINED, &[&long], &["1+ a", "long 3000", " b", "2"]);
+    check("blank lines", all, JOINED, &["append a.log \\n\\n1\\n\\n a\\n\\n2\\n\\n"], &["1++ a", "2"]);
+}
+
+/// What was read of a record that is open does not go with its file.
+#[test]
+fn records_of_files_that_go() {
+    let all = "*";
+    check(
+        "truncated",
+        all,
+        JOINED,
+        &["append a.log 1\\n2\\n a\\n", "look", "truncate a.log", "append a.log 3\\n", "look"],
+        &["1", "2+ a", "3"],
+    );
+    check(
+        "copied and truncated",
+        all,
+        JOINED,
+        &[
+            "fill a.log 1120",
+            "append a.log 2\\n a\\n",
+            "look",
+            "copy a.log b",
+            "look",
+            "truncate a.log",
+            "append a.log 3\\n",
+            "go 4",
+        ],
+        &["a.log@long 1100", "a.log@line 1 of many", "a.log@line 2 of many", "a.log@2+ a", "a.log@3"],
+    );
+    check(
+        "deleted",
+        all,
+        JOINED,
+        &["append a.log 1\\n2\\n a\\n b", "look", "delete a.log", "look", "append a.log 3\\n4\\n", "go 320"],
+        &["1", "3", "4", "2+ a"],
+    );
+    check(
+        "renamed",
+        all,
+        JOINED,
+        &["append a.log 1\\n2\\n a\\n", "look", "move a.log b", "append a.log 3\\n", "look", "append b  b\\n"],
+        &["1", "3", "2+ a+ b"],
+    );
+    check("compressed", all, JOINED, &["append a.log 1\\n2\\n a\\n", "look", "gzip a.log"], &["1", "2+ a"]);
+    check("compressed from the beginning", all, JOINED, &["append b 1\\n2\\n a\\n", "zstd b"], &["1", "2+ a"]);
 }
 
 #[test]

@@ -31,7 +31,8 @@ impl Ledger {
         Ledger { lanes: Lanes::new(known, 0), shared: Shared::default(), saved }
     }
 
-    fn hear(&mut self, told: Told<'_>) {
+    /// Says that it goes on.
+    fn hear(&mut self, told: Told<'_>) -> bool {
         let Ledger { lanes, shared, saved } = self;
         let goes_on = lanes.hear(told, shared, &mut |draft| {
             let ledger = &mut shared.lock().1;
@@ -43,6 +44,7 @@ impl Ledger {
         let moves = shared.lock().1.take_moved();
         moves.forgotten.iter().for_each(|number| drop(saved.remove(number)));
         saved.extend(moves.positions.into_iter().map(|position| (position.number, position)));
+        true
     }
 
     pub fn partitions(&self) -> usize {
@@ -94,7 +96,7 @@ impl Rig {
             close_after: 300 * SECOND,
             idle_flush: None,
         };
-        let mut limits = Limits { batch_bytes: 4096, line_bytes_max: 2048, ramp: Ramp::from(64) };
+        let mut limits = Limits { batch_bytes: 4096, line_bytes_max: 2048, rule: None, ramp: Ramp::from(64) };
         change(&mut rules, &mut limits);
         let machine = machine(&rules, limits.clone(), Vec::new());
         let (names, saved) = (BTreeMap::new(), BTreeMap::new());
@@ -121,7 +123,7 @@ impl Rig {
 
     /// One step; true if there is more to do at once.
     pub fn step(&mut self, hints: &[Hint]) -> bool {
-        let Rig { top, lines, names, saved, kept, lanes, .. } = self;
+        let Rig { top, lines, names, saved, kept, lanes, limits, .. } = self;
         let mut take = |told: Told<'_>| {
             match &told {
                 Told::Began { file, position, was, after } => {
@@ -144,7 +146,16 @@ impl Rig {
                         }
                         None => line.to_string(),
                     };
-                    lines.extend(text.lines().map(|line| (name.clone(), short(line))));
+                    if limits.rule.is_none() || block.too_long.is_some() {
+                        lines.extend(text.lines().map(|line| (name.clone(), short(line))));
+                        return lanes.hear(told);
+                    }
+                    let mut records = Vec::new();
+                    limits.cutting().cut(block, &mut records);
+                    let texts =
+                        records.iter().map(|record| &text[record.span.start as usize..][..record.span.len as usize]);
+                    let joined = |text: &str| text.split('\n').map(short).collect::<Vec<_>>().join("+");
+                    lines.extend(texts.map(|text| (name.clone(), joined(text))));
                 }
                 Told::Moved { file, path } => {
                     names.insert(*file, path.to_path_buf());
@@ -154,8 +165,7 @@ impl Rig {
                 Told::Forgotten { place } => kept.retain(|kept| *kept != place.position),
                 Told::Looked { .. } => {}
             }
-            lanes.hear(told);
-            true
+            lanes.hear(told)
         };
         let next = self.machine.step(self.now, hints, &mut take);
         self.most_open = self.most_open.max(self.machine.open_files());

@@ -230,11 +230,11 @@ fn a_cut_at_any_boundary_changes_nothing() {
         *at < 700 || at.is_multiple_of(31) || input[at.saturating_sub(6)..].iter().take(12).any(|b| *b == b'\n')
     };
     for at in (1..=input.len()).filter(odd) {
-        let limits = Limits { batch_bytes: at, line_bytes_max: 1024, ramp: Ramp::from(1) };
+        let limits = Limits { batch_bytes: at, line_bytes_max: 1024, rule: None, ramp: Ramp::from(1) };
         assert_eq!(fates(&pipeline, &mut Bytes::Stream(Box::new(&input[..])), limits, || {}), want, "cut at {at}");
     }
     for batch_bytes in [1, 1000, 1024, 1100, 1 << 20] {
-        let limits = Limits { batch_bytes, line_bytes_max: 1024, ramp: Ramp::from(1) };
+        let limits = Limits { batch_bytes, line_bytes_max: 1024, rule: None, ramp: Ramp::from(1) };
         assert_eq!(fates_of_bytes(&pipeline, &input, limits), want, "byte by byte, {batch_bytes} handed over");
     }
 }
@@ -256,7 +256,7 @@ fn a_source_that_pauses_anywhere_changes_nothing() {
             }
             writer.write_all(&rest[at..]).expect("write the rest");
         });
-        let limits = Limits { batch_bytes: 1 << 20, line_bytes_max: 1024, ramp: Ramp::from(1) };
+        let limits = Limits { batch_bytes: 1 << 20, line_bytes_max: 1024, rule: None, ramp: Ramp::from(1) };
         let got =
             fates(&pipeline, &mut Bytes::Descriptor(reader.as_fd()), limits, || taken.send(()).unwrap_or_default());
         feeder.join().expect("the feeder");

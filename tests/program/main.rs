@@ -9,6 +9,7 @@ mod explaining;
 mod failing_engine;
 mod following;
 mod hostile;
+mod multiline;
 mod pipelines;
 mod positions;
 #[path = "../rig/mod.rs"]

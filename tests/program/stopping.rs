@@ -63,7 +63,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A standard input that stays open, fed from here until the sender is dropped.
-fn feed() -> (Sender<Vec<u8>>, impl FnOnce(std::process::ChildStdin) + Send + 'static) {
+pub fn feed() -> (Sender<Vec<u8>>, impl FnOnce(std::process::ChildStdin) + Send + 'static) {
     let (send, bytes): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel();
     let write = move |mut pipe: std::process::ChildStdin| {
         loop {

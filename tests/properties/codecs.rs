@@ -1,5 +1,5 @@
-//! Codecs: a text gives the same events however it was cut while it was read; and of JSON, what serde_json reads in
-//! it. The first line is the codec's name, how many bytes a line may have, and the sizes of the pieces.
+//! Codecs: a text gives the same events however it was cut while it was read, and from any mark on those that came
+//! behind it; and of JSON, what serde_json reads in it. The first line is the codec's name, how many bytes a line may have, and the sizes of the pieces.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{first_line, numbers, tree};
 
-const CODECS: [&str; 11] = [
+const CODECS: [&str; 17] = [
     r#"{ type = "json" }"#,
     r#"{ type = "json", on_error = "tag" }"#,
     r#"{ type = "plain" }"#,
@@ -32,6 +32,12 @@ const CODECS: [&str; 11] = [
     r#"{ type = "csv", columns = ["a", "b"], convert = { b = "integer" } }"#,
     r#"{ type = "csv", autodetect_column_names = true }"#,
     r#"{ type = "logfmt" }"#,
+    r#"{ type = "multiline", pattern = '^\s', what = "previous" }"#,
+    r#"{ type = "multiline", pattern = '^\s', what = "previous", max_lines = 2, max_bytes = 12 }"#,
+    r#"{ type = "multiline", pattern = '\\$', what = "next", max_lines = 2, max_bytes = 12 }"#,
+    r#"{ type = "multiline", pattern = '[{":]', negate = true, what = "previous", blank_lines = "keep", max_lines = 3 }"#,
+    r#"{ type = "multiline", pattern = '}$', negate = true, what = "next", charset = "latin1", max_bytes = 40 }"#,
+    r#"{ type = "multiline", pattern = '', what = "next", max_bytes = 3 }"#,
 ];
 
 thread_local! {
@@ -44,18 +50,39 @@ pub fn check(bytes: &[u8]) {
     let codec = sizes.next().unwrap_or(0) % CODECS.len();
     let line_bytes_max = sizes.next().unwrap_or(1 << 20).clamp(1, 1 << 20);
     let pieces: Vec<usize> = sizes.map(|size| size.clamp(1, 1 << 16)).collect();
-    let limits = Limits { batch_bytes: 16, line_bytes_max, ramp: Ramp::default() };
     PIPELINES.with_borrow_mut(|pipelines| {
         let pipeline = &mut pipelines[codec];
         pipeline.inputs[0].line_bytes_max = line_bytes_max;
-        let whole = Block { bytes: text.to_vec().into(), offset: 0, too_long: None, mark: None, records: None };
-        let wanted = events(pipeline, vec![whole]);
-        let cut = events(pipeline, blocks(text, limits, &pieces));
+        let limits = Limits { batch_bytes: 16, ramp: Ramp::default(), ..pipeline.limits(0) };
+        let from = |at: usize| {
+            let bytes = text[at..].to_vec().into();
+            vec![Block { bytes, offset: at as u64, too_long: None, mark: None, records: None }]
+        };
+        let wanted = events(pipeline, from(0));
+        let blocks = blocks(text, limits, &pieces);
+        let marks: Vec<usize> = blocks.iter().filter_map(|block| Some(block.mark?.offset as usize)).collect();
+        let cut = events(pipeline, blocks);
         assert_eq!(cut, wanted, "by pieces");
+        if pipeline.inputs[0].codec.rule().is_some() {
+            for mark in marks {
+                let rest = events(pipeline, from(mark));
+                assert!(wanted.ends_with(&rest), "from the mark at {mark} on: {rest:?} of {wanted:?}");
+                let before = wanted.len() - rest.len();
+                assert_eq!(
+                    events(pipeline, from(0)[..].iter().map(|block| up_to(block, mark)).collect()),
+                    wanted[..before]
+                );
+            }
+        }
     });
     if codec < 2 {
         check_json(text);
     }
+}
+
+/// What a block has before a place.
+fn up_to(block: &Block, end: usize) -> Block {
+    Block { bytes: block.bytes[..end].to_vec().into(), ..block.place() }
 }
 
 fn pipeline(codec: &str) -> Pipeline {
@@ -70,7 +97,7 @@ fn pipeline(codec: &str) -> Pipeline {
 
 /// The text as it is cut into blocks when it comes in pieces of these sizes.
 fn blocks(text: &[u8], limits: Limits, sizes: &[usize]) -> Vec<Block> {
-    let mut cutter = Cutter::new(limits, &Pool::default(), 0, Tail::default());
+    let mut cutter = Cutter::new(limits.clone(), &Pool::default(), 0, Tail::default());
     let (mut blocks, mut rest) = (Vec::new(), text);
     for size in sizes.iter().chain(std::iter::repeat(sizes.last().unwrap_or(&7))) {
         let (piece, after) = rest.split_at((*size).min(rest.len()));

@@ -404,7 +404,8 @@ pub fn others_went_on(world: &World, crashes: &[Duration]) -> u64 {
     }
     let mut count = 0;
     // as long as files may take to be looked at, and some more
-    let settle = Duration::from_secs(45);
+    // a record that half a line follows waits a minute longer
+    let settle = Duration::from_secs(if scenario.is_joined { 120 } else { 45 });
     for fault in scenario.faults.iter().filter(|fault| fault.kind.is_of_index()) {
         let time = &fault.time;
         let meets = |other: &std::ops::Range<Duration>| {

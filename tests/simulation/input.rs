@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use onceline::batch::HEAD;
+use onceline::codec::Record;
 use onceline::input::follow::Lanes;
 use onceline::input::follow::machine::{Hint, Machine, Rules};
 use onceline::input::follow::pattern::Paths;
@@ -59,8 +60,8 @@ impl Session<'_> {
     }
 
     fn limits(&self) -> Limits {
-        let line_bytes_max = self.pipeline.limits(0).line_bytes_max;
-        Limits { batch_bytes: self.plan.batch_bytes, line_bytes_max, ramp: Ramp::from(self.plan.batch_bytes / 8) }
+        let ramp = Ramp::from(self.plan.batch_bytes / 8);
+        Limits { batch_bytes: self.plan.batch_bytes, ramp, ..self.pipeline.limits(0) }
     }
 
     async fn follow(&self, ways: &Ways) -> Result<(), Crashed> {
@@ -125,7 +126,7 @@ impl Session<'_> {
         let permit = self.wait_for(|| self.budget.try_take(draft.weight())).await;
         let slot = if permit.is_some() { self.wait_for(|| ways.slots.try_take()).await } else { None };
         let Some((permit, slot)) = permit.zip(slot) else {
-            draft.keep_back();
+            draft.keep_back(self.limits().cutting());
             return Ok(false);
         };
         self.world.clock.step("hand over", bytes as u64)?;
@@ -143,11 +144,11 @@ impl Session<'_> {
             }
         };
         let Some((file, mark)) = draft.file.as_ref().zip(draft.block.mark) else {
-            return draft
-                .block
-                .bytes
-                .split_inclusive(|byte| *byte == b'\n')
-                .for_each(|line| check::numbers(&String::from_utf8_lossy(line)).into_iter().for_each(&mut note));
+            let mut records = Vec::new();
+            self.limits().cutting().cut(&draft.block, &mut records);
+            let text = |record: &Record| &draft.block.bytes[record.span.start as usize..][..record.span.len as usize];
+            let numbers = |record| check::numbers(&String::from_utf8_lossy(text(record)));
+            return records.iter().flat_map(numbers).for_each(&mut note);
         };
         let position = file.at(mark);
         let lines = lock(&self.world.lines);
@@ -254,7 +255,7 @@ impl Session<'_> {
             let is_taken = match self.is_running() {
                 true => self.submit(draft, ways).await?,
                 false => {
-                    draft.keep_back();
+                    draft.keep_back(self.limits().cutting());
                     false
                 }
             };

@@ -229,7 +229,8 @@ impl Life<'_> {
             sleep(Duration::from_secs(1)).await;
         }
         let done = async {
-            // the second time after all files were looked at once more, and copies are surely whole
+            // the second time after all files were looked at once more, copies are surely whole, and a record that half
+            // a line follows is
             for again in [Duration::ZERO, Duration::from_secs(90)] {
                 sleep(again).await;
                 while !is_done(session) || self.order.from_start && !session.has_read_all() {

@@ -6,8 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use onceline::batch::Batch;
+use onceline::codec::charset::Charset;
+use onceline::codec::json::{Json, OnError};
+use onceline::codec::rule::{Neighbour, Rule};
+use onceline::codec::{Codec, Record};
 use onceline::pipeline::Pipeline;
 use onceline::pipeline::read::{Options, read};
+use onceline::regexp::OfLine;
 use onceline::time::Time;
 
 use crate::check;
@@ -96,7 +102,8 @@ impl Outcome {
 pub fn run(seed: u64) -> Outcome {
     fastrand::seed(seed);
     let scenario = Scenario::new(seed);
-    let pipelines: Vec<Pipeline> = scenario.plans.iter().map(|plan| pipeline(&plan.pipeline)).collect();
+    let pipelines: Vec<Pipeline> =
+        scenario.plans.iter().map(|plan| pipeline(&plan.pipeline, scenario.is_joined)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime of one thread");
     runtime.block_on(async {
@@ -219,9 +226,44 @@ async fn make_room(world: Arc<World>) {
     }
 }
 
-fn pipeline(text: &str) -> Pipeline {
+fn pipeline(text: &str, is_joined: bool) -> Pipeline {
     let options =
         Options { now: Some(Time::new(1_772_366_400, 0)), state: Some("/state".into()), ..Options::default() };
     let (plan, report) = read(Path::new("simulation.toml"), text.as_bytes(), &options, &|_| None);
-    plan.unwrap_or_else(|| panic!("{}\n{}", text, report.render(false))).pipeline
+    let mut pipeline = plan.unwrap_or_else(|| panic!("{}\n{}", text, report.render(false))).pipeline;
+    if is_joined {
+        pipeline.inputs[0].codec = Box::new(Joined::new());
+    }
+    pipeline
+}
+
+/// JSON in several lines: those that begin with a blank belong to the one before.
+struct Joined {
+    json: Json,
+    rule: Arc<Rule>,
+}
+
+impl Joined {
+    fn new() -> Joined {
+        let pattern = OfLine::parse("^ ").expect("a pattern");
+        let (negate, what, keeps_blank) = (false, Neighbour::Previous, false);
+        let (lines_max, bytes_max, charset) = (100, 1 << 20, Charset::Utf8);
+        let flush_after = Duration::from_secs(5);
+        let rule = Rule { pattern, negate, what, lines_max, bytes_max, keeps_blank, charset, flush_after };
+        Joined { json: Json::new(OnError::DeadLetter, onceline::json::FIELDS_MAX), rule: Arc::new(rule) }
+    }
+}
+
+impl Codec for Joined {
+    fn decode(&self, batch: &mut Batch, records: &[Record]) {
+        self.json.decode(batch, records);
+    }
+
+    fn name(&self) -> &'static str {
+        "joined"
+    }
+
+    fn rule(&self) -> Option<&Arc<Rule>> {
+        Some(&self.rule)
+    }
 }

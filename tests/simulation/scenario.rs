@@ -14,6 +14,8 @@ pub struct Scenario {
     pub plans: Vec<Plan>,
     /// How long one that is replaced may deliver what was read.
     pub drain: Duration,
+    /// A record is of several lines: those that begin with a blank belong to the one before.
+    pub is_joined: bool,
     /// There is a standard input beside the files.
     pub has_stdin: bool,
     /// The file of dead letters takes no more; where that is little, somebody moves it away now and then.
@@ -178,6 +180,8 @@ impl Scenario {
             shape,
             plans: times.into_iter().map(|from| plan(rng, from, &fixed, request_timeout, retry_wait_max)).collect(),
             drain: drain(rng),
+            // chosen apart, so that a seed is otherwise what it was
+            is_joined: Rng::with_seed(seed ^ 0x10e5).u8(..4) == 0,
             has_stdin: rng.bool(),
             letters_bytes_max: if rng.u8(..4) == 0 { 1 << rng.u32(12..16) } else { LETTERS_BYTES_MAX },
             request_bytes_max: 1 << rng.usize(13..16),

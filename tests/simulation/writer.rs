@@ -184,8 +184,13 @@ pub async fn write(world: Arc<World>) {
         }
         let line = match rng.u8(..20) {
             // the same line again, in any file
-            0 if !drafts.is_empty() && scenario.shape != Shape::Key => drafts[rng.usize(..drafts.len())].clone(),
-            _ => line(&mut rng, scenario, n as u64, file),
+            0 if !drafts.is_empty()
+                && scenario.shape != Shape::Key
+                && !(scenario.is_joined && file == scenario.files) =>
+            {
+                drafts[rng.usize(..drafts.len())].clone()
+            }
+            _ => line(&mut rng, scenario, n as u64, file).joined(scenario, file),
         };
         if line.events.iter().all(|event| event.kind == Kind::Good) {
             drafts.push(line.clone());
@@ -247,7 +252,8 @@ impl Log {
         let Some(text) = logs.at(&self.path) else { return };
         self.turns += 1;
         let rotated = self.path.with_extension(format!("log.{}", self.turns));
-        let what = rng.u8(..10);
+        // of a record that is half written when its file goes there is half a document: only lines are whole or none
+        let what = rng.u8(..10) % if world.scenario.is_joined { 4 } else { 10 };
         world.clock.note("turn", u64::from(what));
         match what {
             0..=3 => {
@@ -378,6 +384,18 @@ fn line(rng: &mut Rng, scenario: &Scenario, n: u64, file: usize) -> Draft {
     let numbers: Vec<String> = events.iter().map(|event| event.n.to_string()).collect();
     let text = object(rng, scenario, &whole, &format!("[{}]", numbers.join(",")));
     Draft { events, text: text + feed }
+}
+
+impl Draft {
+    /// In two lines, where records are of several: but none that is too long, which is of no record, and not in
+    /// standard input, since who reads half of that knows lines.
+    fn joined(self, scenario: &Scenario, file: usize) -> Draft {
+        let is_long = self.events.iter().any(|event| event.kind == Kind::TooLong);
+        match scenario.is_joined && !is_long && file < scenario.files {
+            true => Draft { text: self.text.replacen("\"app\"", "\n \"app\"", 1), ..self },
+            false => self,
+        }
+    }
 }
 
 /// An event of several of a line.

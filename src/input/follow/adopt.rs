@@ -119,6 +119,7 @@ impl<D: Disk> Machine<D> {
             stat: None,
             sure: false,
             half: 0,
+            begun: None,
             form,
             from_end: false,
             began: false,

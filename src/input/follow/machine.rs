@@ -16,6 +16,7 @@ use super::adopt::Copy;
 use super::disk::{Disk, Inode, OpenFile, Stat};
 use super::originals::{Originals, Start};
 use super::pattern::{Other, Paths, leaves_out};
+use super::turn::hand_over_begun;
 use crate::codec::Block;
 use crate::input::Limits;
 use crate::input::identity::{Identity, Mark, Position, Tail};
@@ -63,7 +64,7 @@ pub enum Told<'a> {
     Began { file: FileNumber, position: &'a Position, was: Option<&'a Place>, after: Option<FileNumber> },
     /// Files were looked for the first time, by these patterns.
     Looked { patterns: &'a [glob::Pattern] },
-    /// Whole lines, and what is known of the file once they are settled. `head` is how it begins, `day` when it was
+    /// Whole records, and what is known of the file once they are settled. `head` is how it begins, `day` when it was
     /// written.
     Lines { file: FileNumber, block: Block, head: &'a [u8], day: i64, identity: &'a Identity, mark: &'a Mark },
     /// It has another name.
@@ -93,8 +94,10 @@ pub(super) struct Tracked<F> {
     pub stat: Option<Stat>,
     /// It was looked at again after that: clocks of disks are coarse, so a change soon after may not show.
     pub sure: bool,
-    /// The bytes behind the mark that are no whole line.
+    /// The bytes behind the mark that are no whole record.
     pub half: u64,
+    /// Whole lines of those, of a record that is open; gone from the file, it is as it was read.
+    pub begun: Option<Begun>,
     pub form: Form<F>,
     /// It was there at the first look by a pattern, so that nothing of it is new.
     pub from_end: bool,
@@ -131,6 +134,19 @@ pub(super) struct Open<F> {
     pub head: Vec<u8>,
     /// What stands before the mark.
     pub tail: Tail,
+}
+
+/// The lines of a record that is open, as they stand behind the mark.
+pub(super) struct Begun {
+    pub lines: Vec<u8>,
+    /// No line was begun behind them.
+    pub is_all: bool,
+    /// How the file begins, as [`Open`] has it.
+    pub head: Vec<u8>,
+    /// What stands before the mark.
+    pub tail: Tail,
+    /// When it was written.
+    pub day: i64,
 }
 
 pub struct Machine<D: Disk> {
@@ -318,7 +334,8 @@ impl<D: Disk> Machine<D> {
                 due
             }
             Form::Plain(_) => {
-                !file.sure || file.half > 0 && rules.idle_flush.is_some_and(|wait| now >= file.active + wait)
+                let wait = file.flush_after(rules, &self.limits);
+                !file.sure || wait.is_some_and(|wait| now >= file.active + wait)
             }
             Form::Settling(was, since) => {
                 if was.changed(stat) {
@@ -365,7 +382,7 @@ impl<D: Disk> Machine<D> {
 
     /// A file that cannot be read any more: what is known of it is kept for the one that may turn out to be it.
     pub(super) fn lose(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
-        let Some(file) = self.files.remove(&number) else { return true };
+        let Some(mut file) = self.files.remove(&number) else { return true };
         self.open.remove(&number);
         if let Some(start) = file.start {
             self.originals.remove(start, file.identity.head, number);
@@ -378,6 +395,12 @@ impl<D: Disk> Machine<D> {
         }
         if !file.began {
             return true;
+        }
+        // what was read of a record is all there is of it
+        if let Some(begun) = file.begun.take()
+            && !hand_over_begun(number, &mut file, begun, take)
+        {
+            return false;
         }
         if file.half > 0 && file.stat.is_some() {
             let path = file.path.display();
@@ -447,7 +470,31 @@ impl<F> Tracked<F> {
         matches!(self.form, Form::Plain(Some(_)) | Form::Packed(..))
     }
 
+    /// After how long some of what stands behind the mark is whole although nothing says so.
+    pub fn flush_after(&self, rules: &Rules, limits: &Limits) -> Option<Duration> {
+        let within_line = self.begun.as_ref().is_none_or(|begun| !begun.is_all);
+        let waits = Waits::new(within_line, rules.idle_flush, limits);
+        let record = waits.record.filter(|_| self.begun.is_some());
+        let soonest = waits.all.into_iter().chain(record).min();
+        soonest.filter(|_| self.half > 0)
+    }
+
     pub fn position(&self) -> Position {
         Position { number: 0, path: self.path.clone(), identity: self.identity, mark: self.mark }
+    }
+}
+
+/// How long a file has to be quiet for what stands at its end to be whole: the lines of a record that is open, and all
+/// of it.
+pub(super) struct Waits {
+    pub record: Option<Duration>,
+    pub all: Option<Duration>,
+}
+
+impl Waits {
+    pub fn new(within_line: bool, idle_flush: Option<Duration>, limits: &Limits) -> Waits {
+        let rule = limits.rule.as_ref();
+        let line = idle_flush.map(|wait| wait.max(rule.map_or(Duration::ZERO, |rule| rule.flush_after)));
+        Waits { record: rule.map(|rule| rule.wait(within_line)), all: line.filter(|_| within_line) }
     }
 }

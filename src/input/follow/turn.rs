@@ -1,9 +1,10 @@
 //! One turn of reading a file: a block's worth of it, checked after it was read to be of the same file still.
 
 use std::io;
+use std::time::Duration;
 
 use super::disk::{Disk, OpenFile, Stat, read_full, read_some};
-use super::machine::{FileNumber, Form, Machine, Open, Take, Told, Tracked};
+use super::machine::{Begun, FileNumber, Form, Machine, Open, Take, Told, Tracked, Waits};
 use crate::codec::Block;
 use crate::input::Limits;
 use crate::input::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
@@ -14,11 +15,13 @@ use crate::pool::Pool;
 
 /// What came of reading.
 enum Got {
-    /// Blocks, and whether the file's end was reached; `half` bytes stand behind them.
+    /// Blocks, and whether the file's end was reached; `half` bytes stand behind them, of which `lines` are whole lines
+    /// of a record that is open.
     Blocks {
         blocks: Vec<(Block, Tail)>,
         end: bool,
         half: u64,
+        lines: Vec<u8>,
         stat: Stat,
     },
     /// The path leads to another file, or nowhere.
@@ -68,16 +71,25 @@ impl<D: Disk> Machine<D> {
     }
 
     fn turn_plain(&mut self, number: FileNumber, take: &mut Take<'_>) -> bool {
-        let (now, idle_flush) = (self.now, self.rules.idle_flush);
+        let (now, idle_flush, limits) = (self.now, self.rules.idle_flush, &self.limits);
         let Some(file) = self.files.get_mut(&number) else { return true };
         let was_open = file.is_open();
-        let flush = file.stat.is_some() && idle_flush.is_some_and(|wait| now >= file.active + wait);
-        let got = read(&self.disk, file, &self.limits, &self.pool, flush);
+        let quiet = file.stat.is_some().then(|| now.saturating_sub(file.active));
+        let flush = |cutter: &mut Cutter| {
+            let waits = Waits::new(cutter.is_within_line(), idle_flush, limits);
+            let is_due = |wait: Option<Duration>| wait.is_some() && quiet >= wait;
+            if is_due(waits.all) {
+                return cutter.cut(true);
+            }
+            if is_due(waits.record) { cutter.cut_open() } else { None }
+        };
+        let got = read(&self.disk, file, limits, &self.pool, &flush);
         if file.is_open() {
             self.open.insert(number);
         }
         match got {
-            Ok(Got::Blocks { blocks, end, half, stat }) => {
+            Ok(Got::Blocks { blocks, end, half, lines, stat }) => {
+                file.begun = None;
                 for (block, tail) in blocks {
                     if !hand_over(number, file, block, tail, stat.day(), take) {
                         return false;
@@ -88,6 +100,12 @@ impl<D: Disk> Machine<D> {
                     && head.len() == HEAD
                 {
                     file.start = Some(self.originals.insert(head, number));
+                }
+                if !lines.is_empty() {
+                    file.begin_record(lines, half, stat.day());
+                }
+                if file.stat.as_ref().is_none_or(|was| was.changed(&stat)) {
+                    file.active = now;
                 }
                 if end {
                     file.sure = file.stat.as_ref().is_some_and(|was| !was.changed(&stat));
@@ -152,6 +170,9 @@ impl<D: Disk> Machine<D> {
             }
         };
         let (began, from_end) = (file.began, file.from_end);
+        if !self.hand_over_orphans(take) {
+            return false;
+        }
         let Some((mut text, known)) = self.place_in(number, &stat, text) else { return true };
         if from_end && known.is_none() {
             // what is damaged is not new either
@@ -173,7 +194,7 @@ impl<D: Disk> Machine<D> {
         let form = Form::Packed(Box::new((text, cutter)), stat);
         if is_own || !began {
             let Some(file) = self.files.get_mut(&number) else { return true };
-            (file.identity, file.mark, file.form) = (identity, mark, form);
+            (file.identity, file.mark, file.form, file.begun) = (identity, mark, form, None);
             self.open.insert(number);
             self.queue(number);
             return is_own || self.begin(number, was.as_ref(), after, take);
@@ -187,6 +208,16 @@ impl<D: Disk> Machine<D> {
         self.open.insert(number);
         self.queue(number);
         self.begin(number, was.as_ref(), after.or(Some(instead)), take)
+    }
+
+    /// Records that are open in files that have no name any more: the text that is to be read may be theirs, and would
+    /// have them too.
+    fn hand_over_orphans(&mut self, take: &mut Take<'_>) -> bool {
+        let orphans = self.files.iter_mut().filter(|(_, file)| !file.named);
+        orphans.map(|(number, file)| (*number, file)).all(|(number, file)| match file.begun.take() {
+            Some(begun) => hand_over_begun(number, file, begun, take),
+            None => true,
+        })
     }
 
     /// The text at the place from where on it is new: behind what was read of it, or of the file it was made of;
@@ -222,7 +253,9 @@ impl<D: Disk> Machine<D> {
         // whole lines before a break are as good as any
         let broken = read.err();
         let beginning = text.beginning.clone();
-        while let Some(block) = cutter.cut(end) {
+        let next =
+            |cutter: &mut Cutter| cutter.cut(end).or_else(|| if broken.is_some() { cutter.cut_open() } else { None });
+        while let Some(block) = next(cutter) {
             let mark = Mark { offset: end_of(&block), tail: cutter.tail().print() };
             let head = &beginning[..usize::try_from(mark.offset).unwrap_or(HEAD).min(beginning.len())];
             file.identity.head = Print::head(head);
@@ -261,23 +294,50 @@ fn hand_over<F>(
     take: &mut Take<'_>,
 ) -> bool {
     let Form::Plain(Some(open)) = &mut file.form else { return true };
-    if let Some(more) =
-        usize::try_from(block.offset).ok().and_then(|from| block.bytes.get(open.head.len().checked_sub(from)?..))
-    {
-        open.head.extend_from_slice(&more[..more.len().min(HEAD - open.head.len())]);
-    }
-    if open.head.len() > usize::from(file.identity.head.bytes) {
-        file.identity.head = Print::head(&open.head);
-    }
+    note_head(&mut open.head, &mut file.identity, &block);
     open.tail = tail;
     file.mark = Mark { offset: end_of(&block), tail: tail.print() };
     let (identity, mark) = (&file.identity, &file.mark);
     take(Told::Lines { file: number, block, head: &open.head, day, identity, mark })
 }
 
-/// Reads a block's worth from the mark on, with `flush` the half line at the end too, and looks whether what was
-/// read is of the same file: only after reading can that be known.
-fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: &Limits, pool: &Pool, flush: bool) -> io::Result<Got> {
+/// As [`hand_over`], of a record that is open in a file that may be gone.
+pub(super) fn hand_over_begun<F>(number: FileNumber, file: &mut Tracked<F>, begun: Begun, take: &mut Take<'_>) -> bool {
+    let Begun { lines, mut head, mut tail, day, .. } = begun;
+    tail.push(&lines);
+    file.half = file.half.saturating_sub(lines.len() as u64);
+    let block = Block { bytes: lines.into(), offset: file.mark.offset, too_long: None, mark: None, records: None };
+    note_head(&mut head, &mut file.identity, &block);
+    file.mark = Mark { offset: end_of(&block), tail: tail.print() };
+    if let Form::Plain(Some(open)) = &mut file.form {
+        open.tail = tail;
+        open.head.clone_from(&head);
+    }
+    let (identity, mark) = (&file.identity, &file.mark);
+    take(Told::Lines { file: number, block, head: &head, day, identity, mark })
+}
+
+/// A block brings the first bytes of its file, or more of them.
+fn note_head(head: &mut Vec<u8>, identity: &mut Identity, block: &Block) {
+    if let Some(more) =
+        usize::try_from(block.offset).ok().and_then(|from| block.bytes.get(head.len().checked_sub(from)?..))
+    {
+        head.extend_from_slice(&more[..more.len().min(HEAD - head.len())]);
+    }
+    if head.len() > usize::from(identity.head.bytes) {
+        identity.head = Print::head(head);
+    }
+}
+
+/// Reads a block's worth from the mark on, and looks whether what was read is of the same file: only after reading can
+/// that be known. `flush` cuts off what counts as whole at the end.
+fn read<D: Disk>(
+    disk: &D,
+    file: &mut Tracked<D::File>,
+    limits: &Limits,
+    pool: &Pool,
+    flush: &dyn Fn(&mut Cutter) -> Option<Block>,
+) -> io::Result<Got> {
     match file.open(disk)? {
         Opened::Same => {}
         Opened::Missing => return Ok(Got::Missing),
@@ -309,19 +369,19 @@ fn read<D: Disk>(disk: &D, file: &mut Tracked<D::File>, limits: &Limits, pool: &
             blocks.push((block, cutter.tail()));
         }
     }
-    let mut half = cutter.end() - blocks.last().map_or(offset, |(block, _)| end_of(block));
-    if flush
-        && end
-        && half > 0
-        && let Some(block) = cutter.cut(true)
+    // what came meanwhile was not quiet
+    let is_as_it_was = file.stat.as_ref().is_some_and(|was| !was.changed(&stat)) && cutter.end() == stat.bytes;
+    if end
+        && is_as_it_was
+        && let Some(block) = flush(&mut cutter)
     {
         blocks.push((block, cutter.tail()));
-        half = 0;
     }
+    let half = cutter.end() - blocks.last().map_or(offset, |(block, _)| end_of(block));
     if !open.is_same(offset)? {
         return Ok(Got::Replaced(open.file.stat()?));
     }
-    Ok(Got::Blocks { blocks, end, half, stat })
+    Ok(Got::Blocks { blocks, end, half, lines: cutter.open_lines().to_vec(), stat })
 }
 
 impl<F: OpenFile> Tracked<F> {
@@ -347,6 +407,16 @@ impl<F: OpenFile> Tracked<F> {
         tail.push(&before);
         *form = Some(Open { file, head, tail });
         Ok(Opened::Same)
+    }
+}
+
+impl<F> Tracked<F> {
+    /// Keeps the lines of a record that is open, of the `half` bytes behind the mark.
+    fn begin_record(&mut self, lines: Vec<u8>, half: u64, day: i64) {
+        if let Form::Plain(Some(open)) = &self.form {
+            let is_all = lines.len() as u64 == half;
+            self.begun = Some(Begun { lines, is_all, head: open.head.clone(), tail: open.tail, day });
+        }
     }
 }
 
