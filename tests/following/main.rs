@@ -221,7 +221,7 @@ fn records_of_several_lines() {
         &["1+ 3456789+ 3456789+ 3456789", " a", "2"],
     );
     let long = format!("append a.log 1\\n a\\n{}\\n b\\n2\\n", "x".repeat(3000));
-    check("a line that is too long is of none", all, JOINED, &[&long], &["1+ a", "long 3000", " b", "2"]);
+    check("a line that is too long is of none", all, JOINED, &[&long], &["1+ a", "too long: 3000", " b", "2"]);
     check("blank lines", all, JOINED, &["append a.log \\n\\n1\\n\\n a\\n\\n2\\n\\n"], &["1++ a", "2"]);
 }
 

@@ -262,8 +262,12 @@ proptest! {
         next in any::<bool>(),
     ) {
         for deed in &mut deeds {
-            if let Deed::Append { half, .. } = deed {
-                *half = false;
+            match deed {
+                Deed::Append { half, .. } => *half = false,
+                // a file is opened once more to hand its record over: with few open ones another one is closed for
+                // that, and of one that is deleted by then a copy under way is not known to be one
+                Deed::CopySome(..) if open_files_max < 512 => *deed = Deed::Read,
+                _ => {}
             }
         }
         let what = if next { Neighbour::Next } else { Neighbour::Previous };
