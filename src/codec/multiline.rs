@@ -93,20 +93,20 @@ impl Codec for Multiline {
         // a list of tags is written once for all
         let mut written = [None; 8];
         for record in records {
-            let raw = batch.bytes(record.span);
-            let Measure { lines, beyond, as_it_stands } = rule.measure(raw);
-            let mut text = record.span;
+            let lines_as_read = batch.bytes(record.span);
+            let Measure { lines, beyond, as_it_stands } = rule.measure(lines_as_read);
+            let mut raw = record.span;
             if !as_it_stands {
                 joined.clear();
-                rule.join(raw, &mut joined);
-                text = batch.write(&joined);
+                rule.join(lines_as_read, &mut joined);
+                raw = batch.write(&joined);
             }
-            let text = rule.charset.place(batch, text, utf8);
+            let text = rule.charset.place(batch, raw, utf8);
             let which = usize::from(lines > 1) + 2 * usize::from(beyond.bytes) + 4 * usize::from(beyond.lines);
             let tags = self.lists[which]
                 .as_ref()
                 .map(|list| Value::Json(*written[which].get_or_insert_with(|| batch.write(list.as_bytes()))));
-            let mut event = batch.push(record.span, record.offset);
+            let mut event = batch.push(raw, record.offset);
             event.set_span(&self.message, text);
             if let Some(original) = &self.original {
                 event.set_span(original, text);
