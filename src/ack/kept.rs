@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Letter;
-use crate::batch::Source;
+use crate::batch::{Source, StoredPart};
 use crate::codec::{Block, Cutting, Record};
 use crate::disk::Disk;
 use crate::input::lines::Rest;
@@ -49,6 +49,8 @@ struct Known {
     done: HashSet<u64>,
     /// A letter of theirs is told of.
     told: HashSet<u64>,
+    /// Of records that hold several events, those that are stored although the record is open.
+    stored: Vec<StoredPart>,
 }
 
 impl Held {
@@ -149,6 +151,17 @@ impl Held {
     /// Letters of these records are told of.
     pub(super) fn note_told(&self, offsets: impl Iterator<Item = u64>) {
         self.known().told.extend(offsets);
+    }
+
+    /// These events of records that are kept are stored.
+    pub fn note_stored(&self, parts: impl Iterator<Item = StoredPart>) {
+        self.known().stored.extend(parts);
+    }
+
+    /// Events of the records that begin in a piece of the source, that are stored although their records are kept.
+    pub fn stored(&self, piece: Range<u64>) -> Vec<StoredPart> {
+        let known = self.known();
+        known.stored.iter().filter(|part| piece.contains(&part.offset)).copied().collect()
     }
 
     /// The pieces of the source that are not settled: where each begins, and its whole records.

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::batch::StoredPart;
 use crate::input::budget::{BATCH_BYTES, Permit};
 use crate::output::{Phase, Phases};
 use kept::{Held, Keep};
@@ -97,6 +98,18 @@ impl Receipt {
             && let Some(held) = &*self.held()
         {
             held.note_done(offsets);
+        }
+    }
+
+    /// Records of the batch hold several events, so that one event does not speak for its record.
+    pub fn has_parts(&self) -> bool {
+        self.0.keep.is_some() && self.held().as_ref().is_some_and(|held| held.has_parts)
+    }
+
+    /// The same of these events, where records hold several: they are not sent again with their record.
+    pub fn note_stored(&self, parts: impl Iterator<Item = StoredPart>) {
+        if let Some(held) = &*self.held() {
+            held.note_stored(parts);
         }
     }
 

@@ -78,12 +78,23 @@ pub struct Source {
     pub day: Option<i64>,
     /// Which block it is of those that are sent again; none where it was read.
     pub again: Option<usize>,
+    /// Which events of records that hold several were stored when their block was kept.
+    pub stored: Arc<[StoredPart]>,
 }
 
 impl Default for Source {
     fn default() -> Source {
-        Source { name: "".into(), head: Arc::default(), inode: None, day: None, again: None }
+        Source { name: "".into(), head: Arc::default(), inode: None, day: None, again: None, stored: Arc::default() }
     }
+}
+
+/// One event of a record, where the record begins, and which of its events it is among those that can be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoredPart {
+    pub offset: u64,
+    pub place: u32,
+    /// A digest of what tells its document.
+    pub print: u64,
 }
 
 /// What a batch needed beyond this is not kept for the next: few need it.

@@ -160,7 +160,7 @@ impl Intake {
         };
         let inode = Some((identity.device, identity.inode));
         let head = start.head.as_slice().into();
-        let source = Arc::new(Source { name: name.into(), head, inode, day: Some(day), again: None });
+        let source = Arc::new(Source { name: name.into(), head, inode, day: Some(day), ..Source::default() });
         let mut series = Series { partition, number: 0, input: self.input, source, file: Some(file), keep: None };
         let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
         let ending = lines::read(bytes, start, self.limits.clone(), &self.pool, &|| self.is_running(), &mut take);
@@ -321,7 +321,7 @@ impl Series {
         if self.source.day != Some(day) {
             let Source { name, head, inode, again, .. } = &*self.source;
             let (name, head, inode, again) = (name.clone(), head.clone(), *inode, *again);
-            self.source = Arc::new(Source { name, head, inode, day: Some(day), again });
+            self.source = Arc::new(Source { name, head, inode, day: Some(day), again, ..Source::default() });
         }
     }
 
@@ -329,7 +329,7 @@ impl Series {
         if head.len() > self.source.head.len() {
             let Source { name, inode, day, again, .. } = &*self.source;
             let (name, head, inode, day, again) = (name.clone(), head.into(), *inode, *day, *again);
-            self.source = Arc::new(Source { name, head, inode, day, again });
+            self.source = Arc::new(Source { name, head, inode, day, again, ..Source::default() });
         }
         if let Some(file) = &mut self.file
             && head.len() > usize::from(file.identity.head.bytes)

@@ -2,7 +2,9 @@
 //! a stop.
 //!
 //! A line of JSON says how many blocks there are; each block is a line of JSON (`source`, `head`, `offset`, `day`,
-//! `bytes`, `too_long`, `sha256`), then so many bytes as they were read, and a line feed; the last line says that it is whole.
+//! `bytes`, `too_long`, `sha256`, and of records that hold several events `stored`: which of these are stored, each by its
+//! record's offset, its place in that and a digest), then so many bytes as they were read, and a line feed; the last line
+//! says that it is whole.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,13 +17,13 @@ use serde_json::{Value, json};
 
 use super::Given;
 use crate::ack::kept::{Held, Spool};
-use crate::batch::Source;
+use crate::batch::{Source, StoredPart};
 use crate::codec::{Block, TooLong};
 use crate::disk::{Disk, File, PRIVATE, Stream, folder_of};
 
 const VERSION: u64 = 1;
-/// The larger of what a header can be: a name and a head, and some room.
-const HEADER_BYTES_MAX: u64 = 64 << 10;
+/// No header is larger: what is stored of a block weighs more than the block, if its events are small.
+const HEADER_BYTES_MAX: u64 = 256 << 20;
 const END: &str = ".spool";
 
 /// A spool that was written.
@@ -69,10 +71,15 @@ fn write_file(disk: &impl Disk, path: &Path, pieces: &[(&Held, u64, &[u8])]) -> 
     for (held, offset, bytes) in pieces {
         records += held.count(bytes);
         let too_long = held.block.too_long.map(|line| [line.bytes, line.covered]);
-        let header = json!({
+        let mut header = json!({
             "source": *held.source.name, "head": BASE64.encode(&held.source.head), "offset": offset,
             "day": held.source.day, "bytes": bytes.len(), "too_long": too_long, "sha256": digest(bytes),
         });
+        let stored = held.stored(*offset..offset + bytes.len() as u64);
+        if !stored.is_empty() {
+            let each = |part: &StoredPart| (part.offset, part.place, part.print);
+            header["stored"] = json!(stored.iter().map(each).collect::<Vec<_>>());
+        }
         writeln!(out, "{header}")?;
         out.write_all(bytes)?;
         out.write_all(b"\n")?;
@@ -165,8 +172,9 @@ impl<D: Disk> Reader<D> {
         };
         let known = BASE64.decode(head["head"].as_str().unwrap_or_default())?;
         let name = head["source"].as_str().context("a block without its source")?;
-        let source =
-            Arc::new(Source { name: name.into(), head: known.into(), day: head["day"].as_i64(), ..Source::default() });
+        let (day, stored) = (head["day"].as_i64(), stored(&head["stored"])?);
+        let source = Source { name: name.into(), head: known.into(), day, stored, ..Source::default() };
+        let source = Arc::new(source);
         let block = Block { bytes: bytes.into(), offset, too_long, mark: None, records: None };
         Ok(Some(Given { input: self.input, source, block, spool: Some(self.spool.clone()) }))
     }
@@ -178,6 +186,15 @@ impl<D: Disk> Iterator for Reader<D> {
     fn next(&mut self) -> Option<Self::Item> {
         self.block().with_context(|| damaged(&self.path)).transpose()
     }
+}
+
+fn stored(parts: &Value) -> anyhow::Result<Arc<[StoredPart]>> {
+    let part = |part: &Value| {
+        let place = u32::try_from(part[1].as_u64()?).ok()?;
+        Some(StoredPart { offset: part[0].as_u64()?, place, print: part[2].as_u64()? })
+    };
+    let parts = parts.as_array().into_iter().flatten().map(part);
+    parts.collect::<Option<_>>().context("what is said to be stored cannot be read")
 }
 
 fn damaged(path: &Path) -> String {
@@ -218,7 +235,9 @@ mod tests {
         assert!(files(&Real, &spool).unwrap().is_empty());
         assert!(write(&Real, &spool, &[]).unwrap().is_none());
         let long = TooLong { bytes: 99, covered: 101 };
+        let part = |offset, place| StoredPart { offset, place, print: u64::MAX - u64::from(place) };
         let all = [held(5, b"a\n\xff\n", None), held(9, b"long", Some(long)), held(110, b"half", None)];
+        all[0].note_stored([part(5, 0), part(7, 2), part(9, 0)].into_iter());
         let written = write(&Real, &spool, &all).unwrap().unwrap();
         assert_eq!(written.records, 4);
         std::fs::write(spool.join("half.new"), "x").unwrap();
@@ -236,6 +255,8 @@ mod tests {
             );
         }
         assert_eq!(got.len(), 3);
+        assert_eq!(*got[0].source.stored, [part(5, 0), part(7, 2)], "of the piece alone");
+        assert!(got[1].source.stored.is_empty());
     }
 
     #[test]

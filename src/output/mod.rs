@@ -12,10 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ack::positions::Before;
 use crate::ack::{Acks, Receipt};
+use crate::batch::StoredPart;
 use crate::config::Section;
 use crate::pipeline::Pipeline;
 use crate::pool::Buffer;
@@ -136,6 +138,19 @@ impl Item {
     pub fn size(&self) -> usize {
         (self.end - self.head_at) as usize
     }
+}
+
+/// What tells the items of a body from each other from run to run: their records, their places in these, and their
+/// documents.
+pub fn parts<'a>(body: &'a [u8], items: &'a [Item]) -> impl Iterator<Item = StoredPart> + 'a {
+    let mut last: Option<(u64, u32)> = None;
+    items.iter().map(move |item| {
+        let place = last.filter(|(offset, _)| *offset == item.offset).map_or(0, |(_, place)| place + 1);
+        last = Some((item.offset, place));
+        let digest: [u8; 32] = Sha256::digest(&body[item.head_at as usize..item.source_at as usize]).into();
+        let print = digest.iter().take(8).fold(0, |print, byte| print << 8 | u64::from(*byte));
+        StoredPart { offset: item.offset, place, print }
+    })
 }
 
 /// The deliverable events of one batch, in the order read.

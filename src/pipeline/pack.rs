@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::Pipeline;
 use crate::ack::{Letter, Reason};
-use crate::batch::{Batch, Death, EventRef, Fate};
+use crate::batch::{Batch, Death, EventRef, Fate, StoredPart};
 use crate::id;
 use crate::index::Names;
 use crate::json;
-use crate::output::{Form, Item};
+use crate::output::{self, Form, Item};
 use crate::pool::{Buffer, Pool};
 use crate::time::Time;
 
@@ -26,6 +26,20 @@ pub struct Packed {
     pub indices: Vec<Arc<str>>,
     pub letters: Vec<Letter>,
     pub dropped: u64,
+}
+
+impl Packed {
+    /// Leaves out what is stored already and must not be written over what came after it; how much.
+    pub fn leave_out(&mut self, stored: &[StoredPart]) -> u64 {
+        if stored.is_empty() {
+            return 0;
+        }
+        let stored: HashSet<&StoredPart> = stored.iter().collect();
+        let is_stored: Vec<bool> = output::parts(&self.body, &self.items).map(|part| stored.contains(&part)).collect();
+        let (count, mut each) = (self.items.len(), is_stored.iter());
+        self.items.retain(|_| each.next() == Some(&false));
+        (count - self.items.len()) as u64
+    }
 }
 
 /// Where an event goes.

@@ -241,7 +241,7 @@ impl Chunk {
             });
             if !fits {
                 let (name, head, again) = (source.as_str().into(), head.clone(), Some(blocks.len()));
-                let source = Arc::new(Source { name, head, inode: *inode, day: *day, again });
+                let source = Arc::new(Source { name, head, inode: *inode, day: *day, again, ..Source::default() });
                 let (bytes, records) = (Vec::new().into(), Some(Vec::new()));
                 let block = Block { bytes, offset: *offset, too_long: None, mark: None, records };
                 blocks.push(Given { input, source, block, spool: None });

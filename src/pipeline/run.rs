@@ -246,9 +246,10 @@ impl<'a> Worker<'a> {
         let Job { input, block, source, receipt, slot } = job;
         let (pipeline, batch, as_read) = (self.pipeline, &mut self.batch, block.place());
         pipeline.transform(input, block, source.clone(), &mut self.records, batch);
-        let packed = self.packer.pack(batch);
+        let mut packed = self.packer.pack(batch);
         receipt.open(batch.len());
-        let tally = Tally { events_in: batch.len() as u64, dropped: packed.dropped, ..Tally::default() };
+        let (events_in, dropped, duplicates) = (batch.len() as u64, packed.dropped, packed.leave_out(&source.stored));
+        let tally = Tally { events_in, dropped, duplicates, ..Tally::default() };
         let name = source.name.clone();
         let mut held = Held::new(input, source, as_read);
         (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);

@@ -250,7 +250,7 @@ impl Lanes {
 
 fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
     let inode = Some((identity.device, identity.inode));
-    Source { name: path.to_string_lossy().into(), head: head.into(), inode, day: None, again: None }
+    Source { name: path.to_string_lossy().into(), head: head.into(), inode, ..Source::default() }
 }
 
 #[cfg(test)]

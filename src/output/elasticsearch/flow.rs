@@ -132,7 +132,7 @@ impl<E: Exchange> Flow<E> {
             rules,
             limits,
             waits,
-            loads: Loads::default(),
+            loads: Loads::new(rules.ordered),
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             later: Vec::new(),
             holds: Holds::new(waits),

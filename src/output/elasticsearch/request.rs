@@ -10,8 +10,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::answer::{Answer, Cause, Meaning, meaning};
 use crate::ack::{Letter, Reason, Receipt, Tally};
+use crate::batch::StoredPart;
 use crate::json;
-use crate::output::{Action, Item, Parcel};
+use crate::output::{self, Action, Item, Parcel};
 
 /// A parcel on its way. It stays until the last of its items has its fate, and with it the receipt.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Load {
     dead: Vec<u32>,
     /// Something of it waits longer than a request takes.
     is_delayed: bool,
+    /// What all items of the parcel are, where records hold several and that was asked.
+    parts: Vec<StoredPart>,
 }
 
 /// Of a load with no more than this part of its items open the rest is given up: with order, parts of a load end one
@@ -55,6 +58,17 @@ impl Load {
         items.filter(|(number, _)| is_open[*number as usize]).collect()
     }
 
+    /// Says what is stored, which must not be sent again: what came after it may be stored.
+    fn note_done(&mut self) {
+        if !self.receipt.has_parts() {
+            return self.receipt.note_done(self.ended.iter().map(|number| self.item(*number).offset));
+        }
+        if self.parts.is_empty() {
+            self.parts = output::parts(&self.body, &self.items).collect();
+        }
+        self.receipt.note_stored(self.ended.iter().filter_map(|number| self.parts.get(*number as usize).copied()));
+    }
+
     /// Gives up what is not open any more if that is much of it: its bytes are free for others.
     fn lighten(&mut self) {
         let count = self.items.len();
@@ -64,6 +78,9 @@ impl Load {
         };
         if !is_worth_it {
             return;
+        }
+        if self.receipt.has_parts() {
+            self.note_done();
         }
         let open = self.open();
         let mut body = Vec::with_capacity(open.iter().map(|(_, item)| item.size()).sum());
@@ -90,6 +107,7 @@ impl Load {
 pub struct Loads {
     slots: Vec<Option<Load>>,
     free: Vec<u32>,
+    is_ordered: bool,
 }
 
 /// One item of a load, and how it fared so far.
@@ -106,6 +124,11 @@ pub struct Unit {
 }
 
 impl Loads {
+    /// With `is_ordered` the newest write must win.
+    pub fn new(is_ordered: bool) -> Loads {
+        Loads { is_ordered, ..Loads::default() }
+    }
+
     /// Takes a parcel in; its items as units, in order.
     pub fn add(&mut self, parcel: Parcel) -> Vec<Unit> {
         let count = parcel.items.len();
@@ -120,6 +143,7 @@ impl Loads {
             ended: Vec::new(),
             dead: Vec::new(),
             is_delayed: false,
+            parts: Vec::new(),
         };
         let number = match self.free.pop() {
             Some(number) => number,
@@ -171,6 +195,10 @@ impl Loads {
         if open.open > 0 {
             return Some(open.receipt.clone());
         }
+        // its batch may have letters that cannot be written, and then it is kept
+        if self.is_ordered {
+            open.note_done();
+        }
         self.free.push(load);
         slot.take().map(|load| load.receipt)
     }
@@ -190,12 +218,10 @@ impl Loads {
         }
     }
 
-    /// What is left is left: of each batch, which of its records must not be sent again, since what came after them
-    /// may be stored.
-    pub fn note_done(&self) {
-        for load in self.slots.iter().flatten() {
-            load.receipt.note_done(load.ended.iter().map(|number| load.item(*number).offset));
-        }
+    /// What is left is left: of each batch, which of its records or their events must not be sent again, since what
+    /// came after them may be stored.
+    pub fn note_done(&mut self) {
+        self.slots.iter_mut().flatten().for_each(Load::note_done);
     }
 
     /// Bytes in flight that these are of.
