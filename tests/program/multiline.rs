@@ -145,6 +145,14 @@ fn read_to_the_end() {
     }
 }
 
+/// Ids of the raw bytes are those of the text, however its lines ended.
+#[test]
+fn line_ends_make_no_other_event() {
+    let onceline = Onceline::new(&pipeline(STDIN, "1h")).args(&["--now", "2026-03-01T10:00:00Z"]);
+    let explained = |text: &str| onceline.explain_text(text.as_bytes());
+    assert_eq!(explained("1\r\n a\r\n\r\n b\r\n2\r\n"), explained("1\n a\n b\n2\n"));
+}
+
 #[test]
 fn dead_letters_hold_the_record() {
     let text = pipeline(STDIN, "1h");
@@ -153,7 +161,7 @@ fn dead_letters_hold_the_record() {
     assert_eq!(onceline.run(input.as_bytes()).settled().count("dead_lettered"), 2);
     let letters = fs::read(onceline.path("state/dead-letters.ndjson")).expect("letters");
     let raw: Vec<Value> = letters.split_inclusive(|b| *b == b'\n').map(|line| json(line)["raw"].clone()).collect();
-    assert_eq!(raw, ["1\r\n a\r\n\r\n b", "2"]);
+    assert_eq!(raw, ["1\n a\n b", "2"]);
     onceline.set_pipeline(&text);
     let explained = onceline.explain(input.as_bytes());
     let run = onceline.call(&["dead-letters", "replay", "pipeline.toml", "--state", "state"], b"");
