@@ -64,6 +64,11 @@ impl Rest {
         self.bytes.is_empty()
     }
 
+    /// How much of the source it is.
+    pub fn covered(&self) -> u64 {
+        self.bytes.len() as u64 + self.skipped.map_or(0, |skipped| skipped.bytes)
+    }
+
     pub fn head(&self) -> &[u8] {
         &self.head
     }

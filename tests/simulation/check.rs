@@ -330,19 +330,21 @@ pub fn sent_again(world: &World, before: &Letters) {
 }
 
 /// Pieces of lines that several processes read are events of their own, and each is there.
-fn pieces_of_lines(world: &World, letters: &Letters, mut found: Vec<String>) {
-    for Piece { text, is_lost } in world.pipe.pieces() {
-        let is_it = |letter: &String| !letter.is_empty() && text.starts_with(letter.as_str());
-        let before = found.len();
-        found.retain(|letter| !is_it(letter));
-        let is_found = found.len() < before || number(&text).is_some_and(|n| letters.contains_key(&n));
+fn pieces_of_lines(world: &World, letters: &Letters, found: Vec<String>) {
+    let pieces = world.pipe.pieces();
+    // of a line that is too long the letter holds the beginning
+    let is_of = |letter: &str, piece: &Piece| !letter.is_empty() && piece.text.starts_with(letter);
+    for piece in &pieces {
+        let Piece { text, is_lost } = piece;
+        let is_found =
+            found.iter().any(|letter| is_of(letter, piece)) || number(text).is_some_and(|n| letters.contains_key(&n));
         // it is whole but for its line feed
-        let has_another_fate = is_lost || text.is_empty() || text.ends_with(['}', ']']);
+        let has_another_fate = *is_lost || text.is_empty() || text.ends_with(['}', ']']);
         if !is_found && !has_another_fate {
             world.clock.wrong(format!("no dead letter of the piece {text:?} of standard input"));
         }
     }
-    if let Some(letter) = found.first() {
+    if let Some(letter) = found.iter().find(|letter| !pieces.iter().any(|piece| is_of(letter, piece))) {
         world.clock.wrong(format!("a dead letter of {letter:?}, which was not written"));
     }
 }

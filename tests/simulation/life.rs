@@ -154,7 +154,7 @@ impl Life<'_> {
             let kept = Arc::<Kept>::default();
             let why = self.session(plan, pipeline, &kept, rest, is_first && self.order.from_start).await?;
             rest = if why == Why::Replaced { kept.take_rest().unwrap_or_default() } else { Rest::default() };
-            self.keep(&kept).await?;
+            self.keep(&kept, &rest).await?;
             if why == Why::Stopped {
                 return Ok(());
             }
@@ -247,8 +247,8 @@ impl Life<'_> {
         }
     }
 
-    /// What cannot be read again is kept, once there is room.
-    async fn keep(&self, kept: &Kept) -> Result<(), Crashed> {
+    /// What cannot be read again is kept, once there is room; but not the rest that the next session goes on with.
+    async fn keep(&self, kept: &Kept, rest: &Rest) -> Result<(), Crashed> {
         let written = loop {
             match kept.write(&self.world.disk, Path::new(SPOOLS)) {
                 Ok(written) => break written,
@@ -256,7 +256,7 @@ impl Life<'_> {
             }
             sleep(Duration::from_millis(500)).await;
         };
-        self.world.pipe.secure();
+        self.world.pipe.secure(rest.covered());
         let records = written.map_or(0, |written| written.records);
         lock(&self.world.counts).kept += records;
         self.world.clock.step("kept", records)

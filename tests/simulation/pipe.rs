@@ -79,10 +79,10 @@ impl Pipe {
         may_be_lost.start as u64..may_be_lost.end as u64
     }
 
-    /// What was read so far is in a spool or has its fate.
-    pub fn secure(&self) {
+    /// What was read so far is in a spool or has its fate, but for so much at its end.
+    pub fn secure(&self, rest: u64) {
         let mut state = lock(&self.0);
-        state.secured = state.read;
+        state.secured = state.read - rest as usize;
     }
 
     /// The place up to which it was read.
