@@ -107,7 +107,7 @@ enum Command {
                       becomes of their input, without reading or delivering anything else, against what they say. \
                       Each difference is shown.",
         after_help = "Example:\n  onceline test pipelines/*.toml\n\n\
-            Exit status: 0 all are good, 1 something is different, 2 a wrong file, or one without tests."
+            Exit status: 0 all are good, 1 something is different, 2 a wrong file, or no test at all."
     )]
     Test {
         #[command(flatten)]

@@ -236,6 +236,22 @@ fn what_is_held_takes_no_more_room_than_it_needs() {
     }
 }
 
+/// Whether the target rolls over is asked before the first event, also if nobody is let in at first.
+#[test]
+fn credentials_are_wrong_at_the_start() {
+    let stub = Stub::new("").wants_of_all("ApiKey right-key");
+    let output = format!("{SHORT_WAITS}\napi_key_file = \"{{dir}}/key\"");
+    let onceline = Onceline::new(&pipeline(&stub.url, "logs", &output, SMALL_BATCHES));
+    std::fs::write(onceline.path("key"), "wrong-key\n").expect("write the key");
+    let running = onceline.start(&lines(100));
+    running.until_said("the engine refuses us", 1);
+    assert!(stub.bulks().is_empty());
+    std::fs::write(onceline.path("key"), "right-key\n").expect("write the key");
+    let run = running.wait().settled();
+    assert_eq!(run.count("created"), 100);
+    assert!(!run.stderr.contains("not checked whether it rolls over"), "{}", run.stderr);
+}
+
 #[test]
 fn credentials_are_revoked_and_renewed() {
     let stub = Stub::new("").wants("ApiKey old-key");

@@ -48,7 +48,7 @@ fn differences_are_shown_and_the_status_tells() {
 
 #[test]
 fn what_is_no_test_is_told() {
-    check("", None, 2, "pipeline.toml\n", "pipeline.toml has no [[test]]");
+    check("", None, 2, "pipeline.toml\n  no [[test]]\n0 tests, 0 wrong\n", "");
     let unknown = "[[test]]\ninput = ''\nfeilds = {}\n";
     check(unknown, None, 2, "", "did you mean `fields`?");
     check("", Some(unknown), 2, "", "pipeline.test.toml:3:1: test 1: unknown key `feilds`");

@@ -28,6 +28,7 @@ pub struct Stub {
 struct State {
     script: Vec<Value>,
     then: Option<u16>,
+    wants_of_all: bool,
     authorization: Option<String>,
     bulks: Vec<Bulk>,
     others: Vec<(String, String)>,
@@ -117,6 +118,12 @@ impl Stub {
     pub fn then(self, status: u16) -> Stub {
         self.lock().then = Some(status);
         self
+    }
+
+    /// As [`Stub::wants`], of all requests.
+    pub fn wants_of_all(self, authorization: &str) -> Stub {
+        self.lock().wants_of_all = true;
+        self.wants(authorization)
     }
 
     /// Bulk requests with another `authorization` are refused by 401, whatever the script says.
@@ -223,6 +230,9 @@ fn answer(status: u16, body: &Value) -> Answer {
 /// Everything but `_bulk`: a server of version 8 that has no index, alias, data stream or template.
 fn other(request: &Request, state: &Mutex<State>) -> Answer {
     lock(state).others.push((request.method.clone(), request.path.clone()));
+    if lock(state).wants_of_all && is_refused(request, &lock(state)) {
+        return whole(401, &Value::Null);
+    }
     let path = request.path.split('?').next().unwrap_or_default();
     match (request.method.as_str(), path) {
         ("GET" | "HEAD", "/") => answer(
@@ -248,6 +258,11 @@ fn other(request: &Request, state: &Mutex<State>) -> Answer {
     }
 }
 
+fn is_refused(request: &Request, state: &State) -> bool {
+    let given = header(&request.headers, "authorization");
+    state.authorization.as_deref().is_some_and(|wanted| given != Some(wanted))
+}
+
 /// Answers the next bulk request by the script; none: the connection ends without an answer.
 fn bulk(request: &Request, state: &Mutex<State>) -> io::Result<Option<Answer>> {
     let body = decompress(request)?;
@@ -262,8 +277,7 @@ fn bulk(request: &Request, state: &Mutex<State>) -> io::Result<Option<Answer>> {
     if !is_lean {
         state.bulks.push(Bulk { path: request.path.clone(), headers: request.headers.clone(), ops: ops.clone(), body });
     }
-    let given = header(&request.headers, "authorization");
-    if state.authorization.as_deref().is_some_and(|wanted| given != Some(wanted)) {
+    if is_refused(request, &state) {
         return Ok(Some(whole(401, &Value::Null)));
     }
     let line = line.unwrap_or_else(|| json!({"then": true}));

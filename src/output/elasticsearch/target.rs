@@ -128,11 +128,16 @@ impl<E: Exchange> Engine<'_, E> {
         loop {
             let body = body.map(|body| ("application/json", Bytes::from(body.to_string())));
             let start = Instant::now();
-            let why = match self.client.call(method.clone(), path, body).await {
+            let delay = match self.client.call(method.clone(), path, body).await {
+                // what it would say to those that it knows is not known yet
+                Ok((401, _)) => {
+                    let renewed = self.client.renew().await.err().map(|error| format!(": {error:#}"));
+                    Delay::Refused(format!("it answered 401{}", renewed.unwrap_or_default()))
+                }
                 Ok((status, text)) if status == 429 || status >= 500 => {
                     let cause = Cause::of_request(&text);
                     failures += u32::from(!is_starting(&cause.kind));
-                    format!("it answered {status} {}", cause.kind)
+                    Delay::Away(format!("it answered {status} {}", cause.kind))
                 }
                 Ok(answer) => {
                     trouble.ends(Instant::now());
@@ -140,15 +145,17 @@ impl<E: Exchange> Engine<'_, E> {
                 }
                 Err(Lost { why, connected }) => {
                     failures += u32::from(connected);
-                    why
+                    Delay::Away(why)
                 }
             };
-            if failures >= TRIES_MAX {
+            if failures >= TRIES_MAX
+                && let Delay::Away(why) = &delay
+            {
                 tracing::warn!(path, error = %why, "the engine does not answer this, so it is done without");
                 return None;
             }
             let wait = backoff.next(self.waits);
-            trouble.begins(&Delay::Away(why), backoff.tries, start.elapsed(), Instant::now());
+            trouble.begins(&delay, backoff.tries, start.elapsed(), Instant::now());
             tokio::time::sleep(if failures > 0 { wait.min(Duration::from_secs(1)) } else { wait }).await;
         }
     }
@@ -156,7 +163,7 @@ impl<E: Exchange> Engine<'_, E> {
     /// The answer of a GET as JSON, if it is a good one; none where the endpoint or the thing is not there.
     async fn get(&self, path: &str) -> Option<Value> {
         let (status, text) = self.ask(Method::GET, path, None).await?;
-        if matches!(status, 401 | 403) && !self.is_blind.replace(true) {
+        if status == 403 && !self.is_blind.replace(true) {
             tracing::warn!(
                 path,
                 status,
