@@ -47,7 +47,7 @@ impl Stamp {
             return event.end(dead(Reason::TooNew, format!("{} is too far ahead", time.iso())));
         }
         if !exact {
-            event.set(field, New::Text(&time.iso()));
+            event.set_iso(field, time);
         }
         event.set_time(time);
     }

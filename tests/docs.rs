@@ -342,13 +342,18 @@ fn every_fault_names_a_test() {
     assert!(faults > 30, "{faults} faults");
 }
 
-/// The cases that are told and not played: each has its line, and no other has one.
-#[test]
-fn cases_of_the_output_are_told() {
-    let cases = text(&top().join("tests/cases/logstash/es_output.jsonl"));
+/// Each case of this kind has its line in the page, and no other has one.
+fn cases_are_told(cases: &str, kind: &str, page: &str) {
+    let cases = text(&top().join("tests/cases/logstash").join(cases));
     let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_string();
     let cases: Names = cases.lines().map(id).collect();
-    let page = text(&top().join("docs/delivery.md"));
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| es-")?.split(' ').next());
-    assert_eq!(rows.map(|number| format!("es-{number}")).collect::<Names>(), cases);
+    let page = text(&top().join(page));
+    let rows = page.lines().filter_map(|line| line.strip_prefix(&format!("| {kind}-"))?.split(' ').next());
+    assert_eq!(rows.map(|number| format!("{kind}-{number}")).collect::<Names>(), cases);
+}
+
+#[test]
+fn cases_that_are_no_inputs_are_told() {
+    cases_are_told("file_input.jsonl", "file", "docs/following.md");
+    cases_are_told("es_output.jsonl", "es", "docs/delivery.md");
 }

@@ -220,6 +220,15 @@ impl EventMut<'_> {
         self.put(field, value)
     }
 
+    /// Sets a field to a time as text.
+    pub fn set_iso(&mut self, field: &FieldRef, time: Time) -> bool {
+        let mut draft = self.take_draft();
+        time.write_iso(&mut draft);
+        let text = Value::Text(self.batch.write(&draft));
+        self.keep_draft(draft);
+        self.put(field, text)
+    }
+
     /// Sets a field to text that stands in the batch already.
     pub fn set_span(&mut self, field: &FieldRef, text: Span) -> bool {
         self.put(field, Value::Text(text))
@@ -258,10 +267,7 @@ impl EventMut<'_> {
         }
         match self.batch.seek_in(parent, last.as_bytes()) {
             Ok(node) => self.batch.nodes[node as usize].value = value,
-            Err(end) => {
-                let key = self.batch.write_name(last.as_bytes());
-                self.batch.append_after(end, parent, key, value);
-            }
+            Err(end) => self.batch.append_named(end, parent, last, value),
         }
         true
     }
@@ -275,10 +281,7 @@ impl EventMut<'_> {
         match self.batch.seek_in(parent, name.as_bytes()) {
             Ok(node) if !matches!(self.batch.view(self.batch.nodes[node as usize].value), View::Null) => return false,
             Ok(node) => self.batch.nodes[node as usize].value = value,
-            Err(end) => {
-                let key = self.batch.write_name(name.as_bytes());
-                self.batch.append_after(end, parent, key, value);
-            }
+            Err(end) => self.batch.append_named(end, parent, name, value),
         }
         self.touch(field);
         true
@@ -462,9 +465,9 @@ impl EventMut<'_> {
     fn put_member(&mut self, parent: Parent, key: Key, value: Value, known: Option<&mut Known>) {
         let batch = &mut *self.batch;
         let Some(known) = known else {
-            match batch.find(batch.head(parent), batch.bytes(key.name)) {
-                Some(node) => batch.nodes[node as usize].value = value,
-                None => drop(batch.append(parent, key, value)),
+            match batch.seek_in(parent, batch.bytes(key.name)) {
+                Ok(node) => batch.nodes[node as usize].value = value,
+                Err(end) => drop(batch.append_after(end, parent, key, value)),
             }
             return;
         };

@@ -66,7 +66,7 @@ struct Key {
 }
 
 /// Where a batch's bytes come from, for dead letters and for ids that count repeats.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Source {
     /// `stdin`, or the path of a file.
     pub name: Arc<str>,
@@ -428,6 +428,11 @@ impl Batch {
             self.events[event].names = Some(Names { bits, last: new });
         }
         new
+    }
+
+    fn append_named(&mut self, last: Option<u32>, parent: Parent, name: &str, value: Value) {
+        let key = self.write_name(name.as_bytes());
+        self.append_after(last, parent, key, value);
     }
 
     fn unlink(&mut self, parent: Parent, node: u32) {

@@ -12,8 +12,10 @@
 //! year gives the same times. What is no syslog is an event with the line in `message` and the tag
 //! `_syslogparsefailure`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
+use super::charset::Charset;
 use super::{Codec, Record};
 use crate::batch::{Batch, EventMut, New, Span};
 use crate::config::Section;
@@ -374,10 +376,7 @@ impl Syslog {
             }
         };
         if let Some(time) = time {
-            let mut draft = event.take_draft();
-            time.write_iso(&mut draft);
-            event.set(&self.fields.timestamp, New::Text(&String::from_utf8_lossy(&draft)));
-            event.keep_draft(draft);
+            event.set_iso(&self.fields.timestamp, time);
         }
     }
 
@@ -423,22 +422,24 @@ fn part(line: Span, range: &Range<usize>) -> Span {
 fn data_json(line: &[u8], elements: &[Element]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (at, Element { id, params }) in elements.iter().enumerate() {
-        let key = |range: &Range<usize>| &line[range.clone()];
-        if at > 0 {
-            out.push(b',');
-        }
-        json::write_string(key(id), &mut out);
-        out.extend_from_slice(b":{");
-        let is_first = |at: usize| !params[..at].iter().any(|(name, _)| key(name) == key(&params[at].0));
-        for (number, at) in (0..params.len()).filter(|at| is_first(*at)).enumerate() {
-            if number > 0 {
-                out.push(b',');
+        let mut members: Vec<(&[u8], Vec<&str>)> = Vec::new();
+        let mut places: HashMap<&[u8], usize> = HashMap::new();
+        for (name, value) in params {
+            let name = &line[name.clone()];
+            let place = *places.entry(name).or_insert(members.len());
+            match members.get_mut(place) {
+                Some((_, values)) => values.push(value),
+                None => members.push((name, vec![value])),
             }
-            let name = key(&params[at].0);
+        }
+        separate(at, &mut out);
+        json::write_string(&line[id.clone()], &mut out);
+        out.extend_from_slice(b":{");
+        for (at, (name, values)) in members.iter().enumerate() {
+            separate(at, &mut out);
             json::write_string(name, &mut out);
             out.push(b':');
-            let values = params[at..].iter().filter(|(other, _)| key(other) == name).map(|(_, value)| value);
-            write_values(values.collect(), &mut out);
+            write_values(values, &mut out);
         }
         out.push(b'}');
     }
@@ -446,19 +447,21 @@ fn data_json(line: &[u8], elements: &[Element]) -> Vec<u8> {
     out
 }
 
-fn write_values(values: Vec<&String>, out: &mut Vec<u8>) {
-    let is_list = values.len() > 1;
-    if is_list {
-        out.push(b'[');
+fn write_values(values: &[&str], out: &mut Vec<u8>) {
+    if let [value] = values {
+        return json::write_string(value.as_bytes(), out);
     }
-    for (at, value) in values.into_iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
+    out.push(b'[');
+    for (at, value) in values.iter().enumerate() {
+        separate(at, out);
         json::write_string(value.as_bytes(), out);
     }
-    if is_list {
-        out.push(b']');
+    out.push(b']');
+}
+
+fn separate(at: usize, out: &mut Vec<u8>) {
+    if at > 0 {
+        out.push(b',');
     }
 }
 
@@ -474,11 +477,7 @@ impl Codec for Syslog {
     fn decode(&self, batch: &mut Batch, records: &[Record]) {
         let (utf8, day) = (batch.is_utf8(), batch.source().day);
         for record in records {
-            let line = match String::from_utf8_lossy(batch.bytes(record.span)) {
-                _ if utf8 => record.span,
-                std::borrow::Cow::Borrowed(_) => record.span,
-                std::borrow::Cow::Owned(text) => batch.write(text.as_bytes()),
-            };
+            let line = Charset::Utf8.place(batch, record.span, utf8);
             let message = message(batch.bytes(line));
             let mut event = batch.push(record.span, record.offset);
             match message {

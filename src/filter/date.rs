@@ -2,7 +2,7 @@
 //! A field that is missing or null is passed over; one that fits no format gets a tag, never the present time.
 
 use super::{Applied, Clock, Filter};
-use crate::batch::{EventMut, EventRef, New, View};
+use crate::batch::{EventMut, EventRef, View};
 use crate::config::Section;
 use crate::date::locale::Locale;
 use crate::date::zone::Zone;
@@ -126,11 +126,7 @@ impl Filter for Date {
             self.tag_on_failure.iter().for_each(|tag| event.add_tag(tag));
             return Applied::Unmatched;
         };
-        let mut draft = event.take_draft();
-        time.write_iso(&mut draft);
-        let set = event.set(&self.target, New::Text(&String::from_utf8_lossy(&draft)));
-        event.keep_draft(draft);
-        if !set {
+        if !event.set_iso(&self.target, time) {
             self.tag_on_failure.iter().for_each(|tag| event.add_tag(tag));
             return Applied::Unmatched;
         }

@@ -319,17 +319,13 @@ impl Series {
     /// The day on which it was written, of a source that goes on for more than one.
     pub fn note_day(&mut self, day: i64) {
         if self.source.day != Some(day) {
-            let Source { name, head, inode, again, .. } = &*self.source;
-            let (name, head, inode, again) = (name.clone(), head.clone(), *inode, *again);
-            self.source = Arc::new(Source { name, head, inode, day: Some(day), again, ..Source::default() });
+            self.source = Arc::new(Source { day: Some(day), ..(*self.source).clone() });
         }
     }
 
     fn note_head(&mut self, head: &[u8]) {
         if head.len() > self.source.head.len() {
-            let Source { name, inode, day, again, .. } = &*self.source;
-            let (name, head, inode, day, again) = (name.clone(), head.into(), *inode, *day, *again);
-            self.source = Arc::new(Source { name, head, inode, day, again, ..Source::default() });
+            self.source = Arc::new(Source { head: head.into(), ..(*self.source).clone() });
         }
         if let Some(file) = &mut self.file
             && head.len() > usize::from(file.identity.head.bytes)

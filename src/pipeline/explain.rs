@@ -92,8 +92,8 @@ fn each(
     };
     let cutting = pipeline.inputs[input].cutting();
     let mut take = |block, head: &[u8]| {
-        let (name, head, day) = (source.name.clone(), head.into(), Some(pipeline.clock().now.day()));
-        let source = Arc::new(Source { name, head, inode: source.inode, day, ..Source::default() });
+        let day = Some(pipeline.clock().now.day());
+        let source = Arc::new(Source { head: head.into(), day, ..source.clone() });
         let blocks = if show.steps { single(block, &cutting) } else { vec![block] };
         tell(blocks.into_iter().flat_map(|block| explain.block(input, block, source.clone())).collect())
     };

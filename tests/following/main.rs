@@ -600,18 +600,6 @@ fn cases_of_logstash() {
     }
 }
 
-/// Each case has its line in the documentation, and no other has one.
-#[test]
-fn cases_of_logstash_are_told() {
-    let read = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let cases = read("tests/cases/logstash/file_input.jsonl");
-    let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_string();
-    let cases: BTreeSet<String> = cases.lines().map(id).collect();
-    let page = read("docs/following.md");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| file-")?.split(' ').next());
-    assert_eq!(rows.map(|number| format!("file-{number}")).collect::<BTreeSet<_>>(), cases);
-}
-
 #[test]
 fn damaged_archives() {
     let mut rig = Rig::new("*", |_, _| {});

@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::client::{Exchange, Lost};
+use super::client::{Exchange, Lost, refused};
 
 const TASKS: &str = "_tasks?actions=indices:data/write/bulk*&filter_path=node_failures.type,nodes.*.tasks.*.headers";
 
@@ -123,10 +123,7 @@ async fn look(engine: &impl Exchange, name: &str) -> Look {
             Ok(list) if list.is_object() => Look::At(names(&list["nodes"], name)),
             _ => Look::Unclear("its list of tasks cannot be read".into()),
         },
-        Ok((401, _)) => {
-            let renewed = engine.renew().await.err().map(|error| format!(": {error:#}")).unwrap_or_default();
-            Look::Unclear(format!("it answered 401{renewed}"))
-        }
+        Ok((401, _)) => Look::Unclear(refused(engine).await),
         Ok((status @ (408 | 429 | 500..), _)) => Look::Unclear(format!("it answered {status}")),
         Err(Lost { why, .. }) => Look::Unclear(why),
         Ok(_) => Look::Hidden,

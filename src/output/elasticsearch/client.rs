@@ -115,6 +115,12 @@ pub trait Exchange: Send + Sync + 'static {
     fn renew(&self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
+/// Whom a 401 refuses reads the credentials again, and asks again later: what is to be said of it.
+pub async fn refused(engine: &impl Exchange) -> String {
+    let failed = engine.renew().await.err().map(|error| format!(": {error:#}"));
+    format!("it answered 401{}", failed.unwrap_or_default())
+}
+
 impl Exchange for Client {
     async fn renew(&self) -> anyhow::Result<()> {
         self.renew_tls();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Config;
 use super::answer::Cause;
-use super::client::{Exchange, Lost};
+use super::client::{Exchange, Lost, refused};
 use super::request::Delay;
 use super::wait::{Backoff, Trouble, Waits};
 
@@ -130,10 +130,7 @@ impl<E: Exchange> Engine<'_, E> {
             let start = Instant::now();
             let delay = match self.client.call(method.clone(), path, body).await {
                 // what it would say to those that it knows is not known yet
-                Ok((401, _)) => {
-                    let renewed = self.client.renew().await.err().map(|error| format!(": {error:#}"));
-                    Delay::Refused(format!("it answered 401{}", renewed.unwrap_or_default()))
-                }
+                Ok((401, _)) => Delay::Refused(refused(self.client).await),
                 Ok((status, text)) if status == 429 || status >= 500 => {
                     let cause = Cause::of_request(&text);
                     failures += u32::from(!is_starting(&cause.kind));
