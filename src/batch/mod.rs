@@ -8,6 +8,7 @@
 
 mod born;
 mod event;
+mod nodes;
 mod view;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::pool::Buffer;
 use crate::time::Time;
 
 pub use event::{EventMut, EventRef, New};
+use nodes::{Key, Names, Node, Parent, array_index};
 pub use view::{Entries, Seq, View};
 
 const NONE: u32 = u32::MAX;
@@ -49,21 +51,6 @@ pub enum Value {
 /// The first node of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List(u32);
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    key: Key,
-    value: Value,
-    next: u32,
-}
-
-/// The name of a member; empty in arrays.
-#[derive(Clone, Copy, Debug, Default)]
-struct Key {
-    name: Span,
-    /// It stands between quotes, with nothing in it that a JSON string would escape.
-    is_quoted: bool,
-}
 
 /// Where a batch's bytes come from, for dead letters and for ids that count repeats.
 #[derive(Clone, Debug)]
@@ -154,21 +141,6 @@ impl Event {
         let names = Some(Names { bits: 0, last: NONE });
         Event { raw, json: None, fields, names, metadata, offset, part: None, born: 0, time: None, fate: Fate::Live }
     }
-}
-
-/// A bit for each name in a list, and where the list ends: nearly always enough to know that a name is not there.
-#[derive(Clone, Copy, Debug)]
-struct Names {
-    bits: u64,
-    last: u32,
-}
-
-/// A number below 64 by which names are told apart, if not always.
-fn sort(name: &[u8]) -> usize {
-    let [first, .., last] = name else { return name.len() };
-    let middle = name[name.len() / 2];
-    let [first, middle, last] = [first, &middle, last].map(|byte| usize::from(*byte));
-    (name.len() * 5 + first * 7 + middle * 13 + last * 29) & 63
 }
 
 #[derive(Debug, Default)]
@@ -275,24 +247,6 @@ impl Batch {
         span
     }
 
-    /// Writes the name of a field, if it does not stand there already.
-    fn write_name(&mut self, name: &[u8]) -> Key {
-        if self.keys.is_empty() {
-            self.keys.resize(64, Key::default());
-        }
-        let place = sort(name);
-        let known = self.keys[place].name;
-        if known.len as usize != name.len() || self.bytes(known) != name {
-            let is_quoted = json::is_plain(name);
-            let (before, behind): (&[u8], &[u8]) = if is_quoted { (b"\"", b"\":") } else { (b"", b"") };
-            self.write(before);
-            let name = self.write(name);
-            self.write(behind);
-            self.keys[place] = Key { name, is_quoted };
-        }
-        self.keys[place]
-    }
-
     /// Adds an event without fields, made of the record `raw` that begins at `offset` of its source.
     pub fn push(&mut self, raw: Span, offset: u64) -> EventMut<'_> {
         self.events.push(Event::new(raw, offset));
@@ -345,167 +299,6 @@ impl Batch {
         }
     }
 
-    fn find(&self, list: List, key: &[u8]) -> Option<u32> {
-        self.seek(list, key).ok()
-    }
-
-    fn nth(&self, list: List, index: &str) -> Option<u32> {
-        let wanted = array_index(index, || self.chain(list).count())?;
-        self.chain(list).nth(wanted)
-    }
-
-    fn chain(&self, list: List) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(Some(list.0).filter(|n| *n != NONE), |n| {
-            Some(self.nodes[*n as usize].next).filter(|n| *n != NONE)
-        })
-    }
-
-    fn head(&self, parent: Parent) -> List {
-        match parent {
-            Parent::Fields(event) => self.events[event].fields,
-            Parent::Metadata(event) => self.events[event].metadata,
-            Parent::Node(node) => match self.nodes[node as usize].value {
-                Value::Object(list) | Value::Array(list) => list,
-                _ => List(NONE),
-            },
-        }
-    }
-
-    fn set_head(&mut self, parent: Parent, head: List) {
-        match parent {
-            Parent::Fields(event) => (self.events[event].fields, self.events[event].names) = (head, None),
-            Parent::Metadata(event) => self.events[event].metadata = head,
-            Parent::Node(node) => match &mut self.nodes[node as usize].value {
-                Value::Object(list) | Value::Array(list) => *list = head,
-                _ => {}
-            },
-        }
-    }
-
-    fn append(&mut self, parent: Parent, key: Key, value: Value) -> u32 {
-        let last = self.chain(self.head(parent)).last();
-        self.append_after(last, parent, key, value)
-    }
-
-    /// The node of that key, or the last one.
-    fn seek(&self, list: List, key: &[u8]) -> Result<u32, Option<u32>> {
-        let (mut at, mut last) = (list.0, None);
-        while at != NONE {
-            let node = &self.nodes[at as usize];
-            if node.key.name.len as usize == key.len() && self.bytes(node.key.name) == key {
-                return Ok(at);
-            }
-            last = Some(at);
-            at = node.next;
-        }
-        Err(last)
-    }
-
-    /// As [`Batch::seek`], among what a container holds.
-    fn seek_in(&self, parent: Parent, key: &[u8]) -> Result<u32, Option<u32>> {
-        match parent {
-            Parent::Fields(event) => match self.events[event].names {
-                Some(Names { bits, last }) if bits & (1 << sort(key)) == 0 => Err((last != NONE).then_some(last)),
-                _ => self.seek(self.head(parent), key),
-            },
-            _ => self.seek(self.head(parent), key),
-        }
-    }
-
-    fn append_after(&mut self, last: Option<u32>, parent: Parent, key: Key, value: Value) -> u32 {
-        let new = self.nodes.len() as u32;
-        self.nodes.push(Node { key, value, next: NONE });
-        let names = match parent {
-            Parent::Fields(event) => self.events[event].names,
-            _ => None,
-        };
-        match last {
-            Some(last) => self.nodes[last as usize].next = new,
-            None => self.set_head(parent, List(new)),
-        }
-        if let (Parent::Fields(event), Some(Names { bits, .. })) = (parent, names) {
-            let bits = bits | 1 << sort(self.bytes(key.name));
-            self.events[event].names = Some(Names { bits, last: new });
-        }
-        new
-    }
-
-    fn append_named(&mut self, last: Option<u32>, parent: Parent, name: &str, value: Value) {
-        let key = self.write_name(name.as_bytes());
-        self.append_after(last, parent, key, value);
-    }
-
-    fn unlink(&mut self, parent: Parent, node: u32) {
-        if let Parent::Fields(event) = parent {
-            self.events[event].names = None;
-        }
-        let next = self.nodes[node as usize].next;
-        let head = self.head(parent);
-        if head.0 == node {
-            return self.set_head(parent, List(next));
-        }
-        let before = self.chain(head).find(|n| self.nodes[*n as usize].next == node);
-        if let Some(before) = before {
-            self.nodes[before as usize].next = next;
-        }
-    }
-
-    /// A container's members as nodes, and whether it is an object; none if the value is no container.
-    fn expand(&mut self, value: Value) -> Option<(List, bool)> {
-        let span = match value {
-            Value::Object(list) => return Some((list, true)),
-            Value::Array(list) => return Some((list, false)),
-            Value::Text(_) => return None,
-            Value::Json(span) => span,
-        };
-        let mut found = std::mem::take(&mut self.scratch);
-        found.clear();
-        let text = self.bytes(span);
-        let keyed = match text.first() {
-            Some(b'{') => true,
-            Some(b'[') => false,
-            _ => return None,
-        };
-        let place = |part: &[u8]| {
-            // both lie in one allocation, so the distance is the place
-            Span { start: span.start + (part.as_ptr().addr() - text.as_ptr().addr()) as u32, len: part.len() as u32 }
-        };
-        found.extend(
-            json::members(text)
-                .map(|(key, value)| (if key.is_empty() { Span::default() } else { place(key) }, place(value))),
-        );
-        let first = self.nodes.len() as u32;
-        for (i, (key, value)) in found.iter().enumerate() {
-            let next = if i + 1 < found.len() { first + i as u32 + 1 } else { NONE };
-            let key = Key { name: *key, is_quoted: keyed };
-            self.nodes.push(Node { key, value: Value::Json(*value), next });
-        }
-        let list = List(if found.is_empty() { NONE } else { first });
-        self.scratch = found;
-        self.unescape_keys(list);
-        Some((list, keyed))
-    }
-
-    /// The key that the text between two quotes is.
-    fn plain_key(&mut self, key: Span) -> Key {
-        if !self.bytes(key).contains(&b'\\') {
-            return Key { name: key, is_quoted: true };
-        }
-        let plain = json::unescape(self.bytes(key)).into_owned();
-        Key { name: self.write(plain.as_bytes()), is_quoted: false }
-    }
-
-    fn unescape_keys(&mut self, list: List) {
-        let mut at = list.0;
-        while at != NONE {
-            let Node { key, next, .. } = self.nodes[at as usize];
-            if key.is_quoted {
-                self.nodes[at as usize].key = self.plain_key(key.name);
-            }
-            at = next;
-        }
-    }
-
     fn view(&self, value: Value) -> View<'_> {
         match value {
             Value::Text(span) => View::Text(String::from_utf8_lossy(self.bytes(span))),
@@ -513,18 +306,6 @@ impl Batch {
             Value::Object(list) => View::Object(Seq::Nodes { batch: self, list }),
             Value::Array(list) => View::Array(Seq::Nodes { batch: self, list }),
         }
-    }
-
-    /// Writes `"name":`, which nearly always stands there so.
-    fn write_key(&self, key: Key, out: &mut Vec<u8>) {
-        if key.is_quoted {
-            let around = self.bytes(Span { start: key.name.start - 1, len: key.name.len + 3 });
-            if around.ends_with(b":") {
-                return out.extend_from_slice(around);
-            }
-        }
-        json::write_string(self.bytes(key.name), out);
-        out.push(b':');
     }
 
     fn write_value(&self, value: Value, out: &mut Vec<u8>) {
@@ -569,19 +350,6 @@ fn write_line(text: &[u8], out: &mut Vec<u8>) {
     if memchr::memchr2(b'\n', b'\r', text).is_some() {
         out[from..].iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
     }
-}
-
-/// The place that `[0]` or `[-1]` means in an array.
-fn array_index(text: &str, len: impl FnOnce() -> usize) -> Option<usize> {
-    let index: i64 = text.parse().ok()?;
-    if index >= 0 { usize::try_from(index).ok() } else { len().checked_sub(index.unsigned_abs() as usize) }
-}
-
-#[derive(Clone, Copy)]
-enum Parent {
-    Fields(usize),
-    Metadata(usize),
-    Node(u32),
 }
 
 #[cfg(test)]

@@ -59,6 +59,38 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Writes the value as JSON with each of its texts as `edit` writes it; keys stay. `edit` says whether it changed
+    /// the text, and the answer is whether one was. What containers inside of lists hold is left alone unless `deep`.
+    pub fn write_edited(&self, deep: bool, out: &mut Vec<u8>, edit: &dyn Fn(&str, &mut Vec<u8>) -> bool) -> bool {
+        let (seq, brackets) = match self {
+            View::Text(text) => return edit(text, out),
+            View::Array(items) => (items, (b'[', b']')),
+            View::Object(members) => (members, (b'{', b'}')),
+            other => {
+                other.write_json(out);
+                return false;
+            }
+        };
+        let is_list = matches!(self, View::Array(_));
+        let mut is_changed = false;
+        out.push(brackets.0);
+        for (at, (key, value)) in seq.entries().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            if !is_list {
+                json::write_string(key.as_bytes(), out);
+                out.push(b':');
+            }
+            match value {
+                View::Array(_) | View::Object(_) if is_list && !deep => value.write_json(out),
+                value => is_changed |= value.write_edited(deep, out, edit),
+            }
+        }
+        out.push(brackets.1);
+        is_changed
+    }
+
     pub(super) fn member(&self, name: &str) -> Option<View<'a>> {
         match self {
             View::Object(Seq::Json(text)) => json::members(text)

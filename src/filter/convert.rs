@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use crate::batch::View;
+use crate::batch::{EventMut, Span, Value, View};
 
 /// What a field is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +247,22 @@ pub fn text_of<'a>(view: &'a View<'_>) -> Cow<'a, str> {
         other => other.write_json(&mut out),
     }
     Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Where a value stands as [`text_of`] it: what is no text is written there first.
+pub fn place_of_text(event: &mut EventMut<'_>, value: Value) -> Span {
+    if let Some(span) = event.text_span(value) {
+        return span;
+    }
+    let text = text_of(&event.view(value)).into_owned();
+    event.write(text.as_bytes())
+}
+
+/// The first character in upper case, the others in lower case.
+pub fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + &chars.as_str().to_lowercase()
 }
 
 /// A number as Ruby prints it: floats with an exponent below 1e-4 and from 1e16 on (`1.0e+16`).

@@ -15,7 +15,7 @@ use memchr::memmem::Finder;
 
 use super::convert;
 use super::{Applied, Clock, Filter};
-use crate::batch::{EventMut, New, Span, Value, View};
+use crate::batch::{EventMut, New, Span, View};
 use crate::config::Section;
 use crate::field::FieldRef;
 
@@ -227,7 +227,10 @@ impl Dissect {
     /// Whether the field's text was cut; none if there is nothing to cut.
     fn dissect(&self, event: &mut EventMut<'_>, field: &FieldRef, mapping: &Mapping) -> Option<bool> {
         let value = event.peek(field)?;
-        let Some(text) = place_of(event, value).filter(|text| text.len > 0) else { return Some(false) };
+        let text = convert::place_of_text(event, value);
+        if text.len == 0 {
+            return Some(false);
+        }
         let mut cuts = Vec::with_capacity(mapping.pieces.len());
         if !mapping.cut(event.bytes(text), &mut cuts) {
             return Some(false);
@@ -293,18 +296,6 @@ fn append(event: &mut EventMut<'_>, field: &FieldRef, before: &str, text: Span) 
     joined.push_str(if before.is_empty() { " " } else { before });
     joined.push_str(&String::from_utf8_lossy(event.bytes(text)));
     event.set(field, New::Text(&joined));
-}
-
-/// Where a value stands as text; a number or boolean is written there first.
-fn place_of(event: &mut EventMut<'_>, value: Value) -> Option<Span> {
-    if let Some(span) = event.text_span(value) {
-        return Some(span);
-    }
-    let text = match event.view(value) {
-        View::Null => return None,
-        view => convert::text_of(&view).into_owned(),
-    };
-    Some(event.write(text.as_bytes()))
 }
 
 /// A decimal number as JSON; a whole one is cut.

@@ -15,6 +15,7 @@
 use std::borrow::Cow;
 
 use super::common::with_text;
+use super::convert::capital;
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, View};
 use crate::config::Section;
@@ -155,12 +156,6 @@ impl Change {
             Some(Case::Capital) => capital(&text).into(),
         })
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-    first + &chars.as_str().to_lowercase()
 }
 
 #[derive(Clone, Debug)]

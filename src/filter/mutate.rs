@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::common::with_text;
-use super::convert::{self, Failed, Form, Kind, convert, ruby_number};
+use super::convert::{self, Failed, Form, Kind, capital, convert, ruby_number};
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, EventRef, New, Seq, View};
 use crate::config::{Item, Section};
@@ -161,11 +161,7 @@ impl Mutate {
         }
         c.gsub.iter().try_for_each(|gsub| substitute(event, gsub))?;
         each_text(event, &c.uppercase, |text, out| extend(out, text.chars().flat_map(char::to_uppercase)))?;
-        each_text(event, &c.capitalize, |text, out| {
-            let mut chars = text.chars();
-            extend(out, chars.next().into_iter().flat_map(char::to_uppercase));
-            out.extend_from_slice(chars.as_str().to_lowercase().as_bytes());
-        })?;
+        each_text(event, &c.capitalize, |text, out| out.extend_from_slice(capital(text).as_bytes()))?;
         each_text(event, &c.lowercase, |text, out| out.extend_from_slice(text.to_lowercase().as_bytes()))?;
         c.strip.iter().try_for_each(|field| strip(event, field))?;
         c.split.iter().try_for_each(|(field, separator)| split(event, field, separator))?;

@@ -8,7 +8,7 @@
 //! ```
 
 use super::{Applied, Clock, Filter};
-use crate::batch::{EventMut, New, View};
+use crate::batch::{EventMut, New};
 use crate::config::Section;
 use crate::field::FieldRef;
 use crate::json;
@@ -41,53 +41,13 @@ impl Truncate {
     fn shorten(&self, event: &mut EventMut<'_>, field: &FieldRef) -> bool {
         let Some(view) = event.get(field) else { return false };
         let mut out = Vec::new();
-        let is_changed = write_short(&view, self.config.length_bytes, &mut out);
-        is_changed && event.set(field, New::Json(&out))
-    }
-}
-
-/// Writes a value with its texts shortened: those of an object at any depth, those of a list alone. Says whether one
-/// was.
-fn write_short(view: &View<'_>, bytes_max: usize, out: &mut Vec<u8>) -> bool {
-    match view {
-        View::Text(text) => {
-            let short = &text[..text.floor_char_boundary(bytes_max)];
+        // of an object at any depth, of a list its own texts alone
+        let is_changed = view.write_edited(false, &mut out, &|text, out| {
+            let short = &text[..text.floor_char_boundary(self.config.length_bytes)];
             json::write_string(short.as_bytes(), out);
             short.len() < text.len()
-        }
-        View::Array(items) => {
-            let mut is_changed = false;
-            out.push(b'[');
-            for (at, (_, item)) in items.entries().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                match item {
-                    View::Text(_) => is_changed |= write_short(&item, bytes_max, out),
-                    other => other.write_json(out),
-                }
-            }
-            out.push(b']');
-            is_changed
-        }
-        View::Object(members) => {
-            let mut is_changed = false;
-            out.push(b'{');
-            for (at, (key, value)) in members.entries().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                json::write_string(key.as_bytes(), out);
-                out.push(b':');
-                is_changed |= write_short(&value, bytes_max, out);
-            }
-            out.push(b'}');
-            is_changed
-        }
-        other => {
-            other.write_json(out);
-            false
-        }
+        });
+        is_changed && event.set(field, New::Json(&out))
     }
 }
 

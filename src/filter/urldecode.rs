@@ -11,7 +11,7 @@
 use encoding_rs::Encoding;
 
 use super::{Applied, Clock, Filter};
-use crate::batch::{EventMut, New, View};
+use crate::batch::{EventMut, New};
 use crate::config::Section;
 use crate::field::FieldRef;
 use crate::json;
@@ -50,46 +50,15 @@ impl Urldecode {
     fn decode(&self, event: &mut EventMut<'_>, field: &FieldRef) {
         let Some(view) = event.get(field) else { return };
         let mut out = Vec::new();
-        if self.write(&view, &mut out) && !event.set(field, New::Json(&out)) {
+        let is_changed = view.write_edited(true, &mut out, &|text, out| {
+            let bytes = unescape(text.as_bytes());
+            let (decoded, _) = self.config.charset.decode_without_bom_handling(&bytes);
+            json::write_string(decoded.as_bytes(), out);
+            *decoded != *text
+        });
+        if is_changed && !event.set(field, New::Json(&out)) {
             self.config.tag_on_failure.iter().for_each(|tag| event.add_tag(tag));
         }
-    }
-
-    /// Writes a value with its texts decoded; says whether one changed.
-    fn write(&self, view: &View<'_>, out: &mut Vec<u8>) -> bool {
-        let mut is_changed = false;
-        match view {
-            View::Text(text) => {
-                let bytes = unescape(text.as_bytes());
-                let (decoded, _) = self.config.charset.decode_without_bom_handling(&bytes);
-                json::write_string(decoded.as_bytes(), out);
-                is_changed = *decoded != **text;
-            }
-            View::Array(items) => {
-                out.push(b'[');
-                for (at, (_, item)) in items.entries().enumerate() {
-                    if at > 0 {
-                        out.push(b',');
-                    }
-                    is_changed |= self.write(&item, out);
-                }
-                out.push(b']');
-            }
-            View::Object(members) => {
-                out.push(b'{');
-                for (at, (key, value)) in members.entries().enumerate() {
-                    if at > 0 {
-                        out.push(b',');
-                    }
-                    json::write_string(key.as_bytes(), out);
-                    out.push(b':');
-                    is_changed |= self.write(&value, out);
-                }
-                out.push(b'}');
-            }
-            other => other.write_json(out),
-        }
-        is_changed
     }
 }
 

@@ -9,7 +9,7 @@ pub mod standard;
 
 use std::cell::RefCell;
 
-use super::convert::{leading_digits, text_of};
+use super::convert::{leading_digits, place_of_text};
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, Span, Value, View};
 use crate::config::{Fault, Section};
@@ -265,18 +265,9 @@ enum Source {
 fn source(event: &mut EventMut<'_>, field: &FieldRef) -> Source {
     let Some(value) = event.peek(field) else { return Source::One(Span::default()) };
     match event.elements(value) {
-        Some(elements) => Source::Each(elements.into_iter().map(|element| text_of_value(event, element)).collect()),
-        None => Source::One(text_of_value(event, value)),
+        Some(elements) => Source::Each(elements.into_iter().map(|element| place_of_text(event, element)).collect()),
+        None => Source::One(place_of_text(event, value)),
     }
-}
-
-/// Where the text stands that a value is; what is no text is written.
-fn text_of_value(event: &mut EventMut<'_>, value: Value) -> Span {
-    if let Some(span) = event.text_span(value) {
-        return span;
-    }
-    let text = text_of(&event.view(value)).into_owned();
-    event.write(text.as_bytes())
 }
 
 /// What a captured text becomes.
