@@ -8,6 +8,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use wide::u8x16;
+
 /// Nesting beyond this is refused: no engine takes it, and it bounds the recursion here.
 pub const DEPTH_MAX: usize = 100;
 /// So many fields an event may have unless the pipeline file says otherwise, at all depths together.
@@ -403,48 +405,68 @@ fn unit_at(text: &[u8], at: usize) -> Option<u32> {
 pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let mut from = 0;
-    loop {
-        let plain = plain_bytes(&text[from..]);
-        out.extend_from_slice(&text[from..from + plain]);
-        from += plain;
-        let Some(byte) = text.get(from) else { break };
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            _ => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                out.extend_from_slice(b"\\u00");
-                out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-            }
+    for (begin, mut odd) in odd_places(text) {
+        while odd != 0 {
+            let at = begin + odd.trailing_zeros() as usize;
+            out.extend_from_slice(&text[from..at]);
+            write_escaped(text[at], out);
+            from = at + 1;
+            odd &= odd - 1;
         }
-        from += 1;
     }
+    out.extend_from_slice(&text[from..]);
     out.push(b'"');
+}
+
+fn write_escaped(byte: u8, out: &mut Vec<u8>) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        _ => {
+            const HEX: &[u8; 16] = b"0123456789abcdef";
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
 }
 
 /// Whether a string holds these bytes as they are.
 pub fn is_plain(text: &[u8]) -> bool {
-    plain_bytes(text) == text.len()
+    odd_places(text).all(|(_, odd)| odd == 0)
 }
 
-/// How many bytes there are before one that a string holds only escaped.
-fn plain_bytes(text: &[u8]) -> usize {
-    let odd = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
-    // sixteen together, without a branch, become one vector
-    let whole = text.chunks_exact(16).take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | odd(byte)));
-    let at = whole.count() * 16;
-    let rest = &text[at..];
+/// Where each piece of a text begins, of sixteen bytes at most, and a bit for each of its bytes that a string holds
+/// only escaped.
+fn odd_places(text: &[u8]) -> impl Iterator<Item = (usize, u32)> {
+    let (chunks, rest) = text.as_chunks::<16>();
+    let begin = text.len() - rest.len();
+    let whole = chunks.iter().enumerate().map(|(number, chunk)| (number * 16, odd_bits(chunk)));
+    whole.chain(std::iter::once_with(move || (begin, odd_bits_of_rest(text, rest))))
+}
+
+fn odd_bits(chunk: &[u8; 16]) -> u32 {
+    let bytes = u8x16::new(*chunk);
+    let is = |byte| bytes.simd_eq(u8x16::splat(byte));
+    let is_control = bytes.min(u8x16::splat(0x1f)).simd_eq(bytes);
+    (is_control | is(b'"') | is(b'\\')).to_bitmask()
+}
+
+/// As [`odd_bits`], of the less than sixteen bytes that end the text.
+fn odd_bits_of_rest(text: &[u8], rest: &[u8]) -> u32 {
+    if let Some(last) = text.last_chunk() {
+        return odd_bits(last) >> (16 - rest.len());
+    }
     // most strings are short: eight bytes from either end are all of them
-    if rest.len() < 16
-        && let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk())
+    if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk())
         && !has_odd(u64::from_le_bytes(*first))
         && !has_odd(u64::from_le_bytes(*last))
     {
-        return text.len();
+        return 0;
     }
-    at + text[at..].iter().position(odd).unwrap_or(text.len() - at)
+    let is_odd = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    rest.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(is_odd(*byte)) << at)
 }
 
 /// Whether one of eight bytes is a control character, a quote or a backslash.
@@ -664,6 +686,20 @@ mod tests {
     }
 
     proptest! {
+        /// As byte by byte, wherever in its sixteen bytes a character stands that is escaped.
+        #[test]
+        fn a_string_is_what_it_was(text in proptest::collection::vec(prop_oneof![9 => b' '..=b'~', 1 => any::<u8>()], 0..80)) {
+            let (mut out, mut want) = (Vec::new(), vec![b'"']);
+            write_string(&text, &mut out);
+            text.iter().for_each(|byte| match byte {
+                0..0x20 | b'"' | b'\\' => write_escaped(*byte, &mut want),
+                _ => want.push(*byte),
+            });
+            want.push(b'"');
+            prop_assert_eq!(is_plain(&text), want.len() == text.len() + 2);
+            prop_assert_eq!(out, want);
+        }
+
         #[test]
         fn agrees_with_serde_json(text in r#"[\[\]{}",:0-9a-e\\u \-+.tfnrlse]{0,24}"#) {
             let ours = scan(text.as_bytes());
