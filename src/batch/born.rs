@@ -75,15 +75,15 @@ impl Batch {
         let mut first = List(NONE);
         let (mut at, mut last) = (list.0, NONE);
         while at != NONE {
-            let Node { key, value, next } = self.nodes[at as usize];
-            let value = self.copy_value(value);
+            let node = self.nodes[at as usize];
+            let value = self.copy_value(node.value());
             let new = self.nodes.len() as u32;
-            self.nodes.push(Node { key, value, next: NONE });
+            self.nodes.push(Node::new(node.key(), value, NONE));
             match last {
                 NONE => first = List(new),
                 last => self.nodes[last as usize].next = new,
             }
-            (last, at) = (new, next);
+            (last, at) = (new, node.next);
         }
         first
     }

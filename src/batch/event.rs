@@ -22,7 +22,7 @@ impl Known {
     /// None where only a few are to be set.
     fn of(batch: &Batch, parent: Parent, count: usize) -> Option<Known> {
         let list = || batch.chain(batch.head(parent));
-        let place = |at: u32| (batch.bytes(batch.nodes[at as usize].key.name).into(), at);
+        let place = |at: u32| (batch.bytes(batch.nodes[at as usize].name).into(), at);
         (count > FEW).then(|| Known { places: list().map(place).collect(), last: list().last() })
     }
 }
@@ -119,7 +119,7 @@ impl<'a> EventRef<'a> {
             exact.or_else(|| crate::stamp::from_text(text)).map(|time| (time, exact.is_some()))
         };
         let node = self.batch.seek_in(Parent::Fields(self.index), b"@timestamp").ok()?;
-        match self.batch.nodes[node as usize].value {
+        match self.batch.nodes[node as usize].value() {
             Value::Text(span) => text(self.batch.bytes(span)),
             Value::Json(span) => match self.batch.bytes(span) {
                 [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => text(inner),
@@ -254,7 +254,7 @@ impl EventMut<'_> {
                 Some(at) if at < len => {
                     let node = self.batch.chain(list).nth(at);
                     if let Some(node) = node {
-                        self.batch.nodes[node as usize].value = value;
+                        self.batch.nodes[node as usize].set_value(value);
                     }
                     true
                 }
@@ -266,7 +266,7 @@ impl EventMut<'_> {
             };
         }
         match self.batch.seek_in(parent, last.as_bytes()) {
-            Ok(node) => self.batch.nodes[node as usize].value = value,
+            Ok(node) => self.batch.nodes[node as usize].set_value(value),
             Err(end) => self.batch.append_named(end, parent, last, value),
         }
         true
@@ -279,8 +279,10 @@ impl EventMut<'_> {
         };
         let parent = Parent::Fields(self.index);
         match self.batch.seek_in(parent, name.as_bytes()) {
-            Ok(node) if !matches!(self.batch.view(self.batch.nodes[node as usize].value), View::Null) => return false,
-            Ok(node) => self.batch.nodes[node as usize].value = value,
+            Ok(node) if !matches!(self.batch.view(self.batch.nodes[node as usize].value()), View::Null) => {
+                return false;
+            }
+            Ok(node) => self.batch.nodes[node as usize].set_value(value),
             Err(end) => self.batch.append_named(end, parent, name, value),
         }
         self.touch(field);
@@ -297,13 +299,13 @@ impl EventMut<'_> {
         let list = self.batch.head(parent);
         let node =
             if self.is_array(parent) { self.batch.nth(list, last)? } else { self.batch.find(list, last.as_bytes())? };
-        Some(self.batch.nodes[node as usize].value)
+        Some(self.batch.nodes[node as usize].value())
     }
 
     /// The elements of an array, to be put elsewhere, each once; none if the value is no array.
     pub fn elements(&mut self, value: Value) -> Option<Vec<Value>> {
         let (list, false) = self.batch.expand(value)? else { return None };
-        Some(self.batch.chain(list).map(|node| self.batch.nodes[node as usize].value).collect())
+        Some(self.batch.chain(list).map(|node| self.batch.nodes[node as usize].value()).collect())
     }
 
     /// Where the text of a value stands, without escapes; none if it is no text.
@@ -345,7 +347,7 @@ impl EventMut<'_> {
         if !field.is_metadata() {
             self.touch(field);
         }
-        let value = self.batch.nodes[node as usize].value;
+        let value = self.batch.nodes[node as usize].value();
         self.batch.unlink(parent, node);
         Some(value)
     }
@@ -458,7 +460,7 @@ impl EventMut<'_> {
         let parent = Parent::Metadata(self.index);
         let mut known = Known::of(self.batch, parent, members.len());
         for member in members {
-            self.put_member(parent, member.key, member.value, known.as_mut());
+            self.put_member(parent, member.key(), member.value(), known.as_mut());
         }
     }
 
@@ -466,13 +468,13 @@ impl EventMut<'_> {
         let batch = &mut *self.batch;
         let Some(known) = known else {
             match batch.seek_in(parent, batch.bytes(key.name)) {
-                Ok(node) => batch.nodes[node as usize].value = value,
+                Ok(node) => batch.nodes[node as usize].set_value(value),
                 Err(end) => drop(batch.append_after(end, parent, key, value)),
             }
             return;
         };
         if let Some(node) = known.places.get(batch.bytes(key.name)) {
-            batch.nodes[*node as usize].value = value;
+            batch.nodes[*node as usize].set_value(value);
             return;
         }
         let new = batch.append_after(known.last, parent, key, value);
@@ -494,7 +496,7 @@ impl EventMut<'_> {
     }
 
     fn is_array(&self, parent: Parent) -> bool {
-        matches!(parent, Parent::Node(node) if matches!(self.batch.nodes[node as usize].value, Value::Array(_)))
+        matches!(parent, Parent::Node(node) if matches!(self.batch.nodes[node as usize].value(), Value::Array(_)))
     }
 
     fn top(&self, metadata: bool) -> Parent {
@@ -519,8 +521,8 @@ impl EventMut<'_> {
                 }
                 None => return None,
             };
-            let (list, keyed) = self.batch.expand(self.batch.nodes[node as usize].value)?;
-            self.batch.nodes[node as usize].value = if keyed { Value::Object(list) } else { Value::Array(list) };
+            let (list, keyed) = self.batch.expand(self.batch.nodes[node as usize].value())?;
+            self.batch.nodes[node as usize].set_value(if keyed { Value::Object(list) } else { Value::Array(list) });
             parent = Parent::Node(node);
         }
         Some(parent)

@@ -263,7 +263,7 @@ impl Batch {
             metadata |= entry.key.1 == 9 && self.bytes(key) == b"@metadata";
             let key = Key { name: key, is_quoted: true };
             let next = if i + 1 < entries.len() { first + i as u32 + 1 } else { NONE };
-            self.nodes.push(Node { key, value, next });
+            self.nodes.push(Node::new(key, value, next));
         }
         let fields = List(if entries.is_empty() { NONE } else { first });
         self.events.push(Event { json: Some(whole), fields, names: None, ..Event::new(raw, offset) });
@@ -291,7 +291,7 @@ impl Batch {
     /// `@metadata` inside a record travels with the event and is not stored.
     fn lift_metadata(&mut self, index: usize) {
         let Some(node) = self.find(self.events[index].fields, b"@metadata") else { return };
-        let value = self.nodes[node as usize].value;
+        let value = self.nodes[node as usize].value();
         self.unlink(Parent::Fields(index), node);
         self.events[index].json = None;
         if let Some((List(head), true)) = self.expand(value) {
@@ -319,8 +319,8 @@ impl Batch {
                         out.push(b',');
                     }
                     let node = self.nodes[at as usize];
-                    self.write_key(node.key, out);
-                    self.write_value(node.value, out);
+                    self.write_key(node.key(), out);
+                    self.write_value(node.value(), out);
                 }
                 out.push(b'}');
             }
@@ -330,7 +330,7 @@ impl Batch {
                     if i > 0 {
                         out.push(b',');
                     }
-                    self.write_value(self.nodes[at as usize].value, out);
+                    self.write_value(self.nodes[at as usize].value(), out);
                 }
                 out.push(b']');
             }

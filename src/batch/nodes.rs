@@ -3,11 +3,59 @@
 use super::{Batch, List, NONE, Span, Value};
 use crate::json;
 
+/// A key, a value and the next node, put in pieces as they are read: a key or value that was written otherwise than it
+/// is read again is waited for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    pub(super) key: Key,
-    pub(super) value: Value,
+    pub(super) name: Span,
+    /// Of a list the first node, as the start.
+    place: Span,
     pub(super) next: u32,
+    kind: Kind,
+    is_quoted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Text,
+    Json,
+    Object,
+    Array,
+}
+
+impl Node {
+    pub(super) fn new(key: Key, value: Value, next: u32) -> Node {
+        let mut node = Node { name: key.name, place: key.name, next, kind: Kind::Text, is_quoted: key.is_quoted };
+        node.set_value(value);
+        node
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { name: self.name, is_quoted: self.is_quoted }
+    }
+
+    pub(super) fn set_key(&mut self, key: Key) {
+        (self.name, self.is_quoted) = (key.name, key.is_quoted);
+    }
+
+    pub(super) fn value(&self) -> Value {
+        match self.kind {
+            Kind::Text => Value::Text(self.place),
+            Kind::Json => Value::Json(self.place),
+            Kind::Object => Value::Object(List(self.place.start)),
+            Kind::Array => Value::Array(List(self.place.start)),
+        }
+    }
+
+    pub(super) fn set_value(&mut self, value: Value) {
+        let of = |list: List| Span { start: list.0, len: 0 };
+        (self.kind, self.place) = match value {
+            Value::Text(span) => (Kind::Text, span),
+            Value::Json(span) => (Kind::Json, span),
+            Value::Object(list) => (Kind::Object, of(list)),
+            Value::Array(list) => (Kind::Array, of(list)),
+        };
+    }
 }
 
 /// The name of a member; empty in arrays.
@@ -78,7 +126,7 @@ impl Batch {
         match parent {
             Parent::Fields(event) => self.events[event].fields,
             Parent::Metadata(event) => self.events[event].metadata,
-            Parent::Node(node) => match self.nodes[node as usize].value {
+            Parent::Node(node) => match self.nodes[node as usize].value() {
                 Value::Object(list) | Value::Array(list) => list,
                 _ => List(NONE),
             },
@@ -89,10 +137,14 @@ impl Batch {
         match parent {
             Parent::Fields(event) => (self.events[event].fields, self.events[event].names) = (head, None),
             Parent::Metadata(event) => self.events[event].metadata = head,
-            Parent::Node(node) => match &mut self.nodes[node as usize].value {
-                Value::Object(list) | Value::Array(list) => *list = head,
-                _ => {}
-            },
+            Parent::Node(node) => {
+                let node = &mut self.nodes[node as usize];
+                match node.value() {
+                    Value::Object(_) => node.set_value(Value::Object(head)),
+                    Value::Array(_) => node.set_value(Value::Array(head)),
+                    _ => {}
+                }
+            }
         }
     }
 
@@ -106,7 +158,7 @@ impl Batch {
         let (mut at, mut last) = (list.0, None);
         while at != NONE {
             let node = &self.nodes[at as usize];
-            if node.key.name.len as usize == key.len() && self.bytes(node.key.name) == key {
+            if node.name.len as usize == key.len() && self.bytes(node.name) == key {
                 return Ok(at);
             }
             last = Some(at);
@@ -128,7 +180,7 @@ impl Batch {
 
     pub(super) fn append_after(&mut self, last: Option<u32>, parent: Parent, key: Key, value: Value) -> u32 {
         let new = self.nodes.len() as u32;
-        self.nodes.push(Node { key, value, next: NONE });
+        self.nodes.push(Node::new(key, value, NONE));
         let names = match parent {
             Parent::Fields(event) => self.events[event].names,
             _ => None,
@@ -192,7 +244,7 @@ impl Batch {
         for (i, (key, value)) in found.iter().enumerate() {
             let next = if i + 1 < found.len() { first + i as u32 + 1 } else { NONE };
             let key = Key { name: *key, is_quoted: keyed };
-            self.nodes.push(Node { key, value: Value::Json(*value), next });
+            self.nodes.push(Node::new(key, Value::Json(*value), next));
         }
         let list = List(if found.is_empty() { NONE } else { first });
         self.scratch = found;
@@ -212,11 +264,12 @@ impl Batch {
     pub(super) fn unescape_keys(&mut self, list: List) {
         let mut at = list.0;
         while at != NONE {
-            let Node { key, next, .. } = self.nodes[at as usize];
-            if key.is_quoted {
-                self.nodes[at as usize].key = self.plain_key(key.name);
+            let node = self.nodes[at as usize];
+            if node.is_quoted {
+                let key = self.plain_key(node.name);
+                self.nodes[at as usize].set_key(key);
             }
-            at = next;
+            at = node.next;
         }
     }
 

@@ -105,10 +105,10 @@ impl<'a> View<'a> {
                 json::members(text).nth(wanted).map(|(_, value)| View::of_json(value))
             }
             View::Object(Seq::Nodes { batch, list }) => {
-                batch.find(*list, name.as_bytes()).map(|n| batch.view(batch.nodes[n as usize].value))
+                batch.find(*list, name.as_bytes()).map(|n| batch.view(batch.nodes[n as usize].value()))
             }
             View::Array(Seq::Nodes { batch, list }) => {
-                batch.nth(*list, name).map(|n| batch.view(batch.nodes[n as usize].value))
+                batch.nth(*list, name).map(|n| batch.view(batch.nodes[n as usize].value()))
             }
             _ => None,
         }
@@ -153,7 +153,7 @@ impl<'a> Iterator for Entries<'a> {
                 }
                 let node = batch.nodes[*at as usize];
                 *at = node.next;
-                Some((String::from_utf8_lossy(batch.bytes(node.key.name)), batch.view(node.value)))
+                Some((String::from_utf8_lossy(batch.bytes(node.name)), batch.view(node.value())))
             }
         }
     }
