@@ -139,7 +139,7 @@ pub fn place(world: &World, lines: &Lines, places: &mut Places, line: &Line) {
     if !places.read.insert((text, start, n)) {
         world.clock.wrong(format!("line {n} at {start} of {text:?} was read twice"));
     }
-    let Some(copy) = lines.copies.get(&text).filter(|copy| copy.is_promised) else { return };
+    let Some(copy) = lines.copies.get(&text).filter(|copy| copy.is_promised(world.clock.now())) else { return };
     let is_known = places.known.get(&copy.of).is_some_and(|since| *since <= copy.began);
     // an original that cannot be opened cannot be compared with
     let troubled = world.clock.faults(Trouble::OpenFails).iter().any(|time| time.end > copy.began);

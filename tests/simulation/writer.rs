@@ -101,8 +101,19 @@ pub struct Copied {
     pub of: Text,
     /// When it had its first bytes.
     pub began: Duration,
+    /// When it grew last, and to how much; none once it is whole.
+    grew: Option<(Duration, u64)>,
     /// Nothing in it is read again that was read of the original.
-    pub is_promised: bool,
+    is_promised: bool,
+}
+
+impl Copied {
+    /// Whether nothing in it may be read again now that was read of the original: one that stays too short to be
+    /// known is.
+    pub fn is_promised(&self, now: Duration) -> bool {
+        let quiet_max = |bytes| Duration::from_secs(if bytes < HEAD { 2 } else { 8 });
+        self.is_promised && self.grew.is_none_or(|(grew, bytes)| now - grew < quiet_max(bytes))
+    }
 }
 
 impl Lines {
@@ -312,7 +323,6 @@ impl Log {
         let is_slow = rng.u8(..12) == 0;
         let mut pauses = if rng.u8(..3) == 0 { 0 } else { rng.u64(1..4) };
         while pauses > 0 {
-            // one that stays too short to be known is read
             let pause_max = match logs.len(to) {
                 _ if is_slow => 90_000,
                 1..HEAD => 2_000,
@@ -324,21 +334,21 @@ impl Log {
             }
             let (done, len) = (logs.len(to), logs.len(from));
             let end = if rng.u8(..4) == 0 { done.max(len.min(rng.u64(..1_200))) } else { rng.u64(done..=len) };
-            self.copy_on(world, from, to, end, !is_slow);
+            self.copy_on(world, from, to, end);
             pauses -= 1;
         }
-        self.copy_on(world, from, to, logs.len(from), !is_slow);
+        self.copy_on(world, from, to, logs.len(from));
         let is_late = rng.u8(..6) == 0;
+        if let Some(copied) = lock(&world.lines).copies.get_mut(&to) {
+            (copied.grew, copied.is_promised) = (None, copied.is_promised && !is_late);
+        }
         if is_late {
-            if let Some(copied) = lock(&world.lines).copies.get_mut(&to) {
-                copied.is_promised = false;
-            }
             tokio::time::sleep(Duration::from_millis(rng.u64(..100))).await;
             self.grow(world, rng, from, 9).await;
         }
     }
 
-    fn copy_on(&self, world: &World, from: Text, to: Text, end: u64, is_promised: bool) {
+    fn copy_on(&self, world: &World, from: Text, to: Text, end: u64) {
         let done = world.logs.len(to);
         if done == end {
             return;
@@ -347,8 +357,10 @@ impl Log {
         world.clock.note("copied", end);
         let mut lines = lock(&world.lines);
         lines.copied(from, to, done..end);
-        let began = world.clock.now();
-        lines.copies.entry(to).or_insert(Copied { of: from, began, is_promised });
+        let now = world.clock.now();
+        let new = Copied { of: from, began: now, grew: None, is_promised: true };
+        let copy = lines.copies.entry(to).or_insert(new);
+        (copy.is_promised, copy.grew) = (copy.is_promised(now), Some((now, end)));
     }
 
     /// One more line, with a number that no other has.
