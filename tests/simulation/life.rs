@@ -228,17 +228,18 @@ impl Life<'_> {
         while !lock(&world.lines).is_over {
             sleep(Duration::from_secs(1)).await;
         }
-        let done = async {
-            // the second time after all files were looked at once more, copies are surely whole, and a record that half
-            // a line follows is
-            for again in [Duration::ZERO, Duration::from_secs(90)] {
-                sleep(again).await;
+        // the second time after all files were looked at once more, copies are surely whole, and a record that half a
+        // line follows is
+        for again in [Duration::ZERO, Duration::from_secs(90)] {
+            sleep(again).await;
+            let done = async {
                 while !is_done(session) || self.order.from_start && !session.has_read_all() {
                     sleep(Duration::from_secs(1)).await;
                 }
+            };
+            if timeout(scenario.patience(), done).await.is_ok() {
+                continue;
             }
-        };
-        if timeout(scenario.patience(), done).await.is_err() {
             let (summary, open) = session.counts();
             let words = summary.words(1.0);
             world.clock.wrong(format!("it does not come to its end: {open} batches open, {words}"));
