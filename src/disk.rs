@@ -37,7 +37,7 @@ pub trait Disk: Clone + Send + Sync + 'static {
     /// The paths of what is in a folder.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Makes a folder that lasts, and those above it, if it is absent.
+    /// Makes a folder, and those above it, if it is absent; and that it lasts, if it is there.
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
 
     /// Makes last what names stand in a folder: a new file, a rename.
@@ -173,16 +173,19 @@ impl Disk for Real {
     }
 
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
-        if path.as_os_str().is_empty() || path.is_dir() {
+        if path.as_os_str().is_empty() {
             return Ok(());
         }
-        self.make_folder(folder_of(path), mode)?;
-        match DirBuilder::new().mode(mode).create(path) {
-            // another made it meanwhile
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => self.sync_folder(folder_of(path)),
+        if !path.is_dir() {
+            self.make_folder(folder_of(path), mode)?;
+            match DirBuilder::new().mode(mode).create(path) {
+                // another made it meanwhile
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+                other => other?,
+            }
         }
+        // whoever made it, and failed or was ended then, may not have made it last
+        self.sync_folder(folder_of(path))
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {

@@ -82,6 +82,8 @@ impl Position {
 pub struct Store<D: Disk = Real> {
     disk: D,
     state: PathBuf,
+    /// The folder was made, or found, and lasts.
+    has_folder: bool,
     /// By number.
     files: BTreeMap<u64, Saved>,
     looked: BTreeSet<String>,
@@ -109,6 +111,7 @@ impl<D: Disk> Store<D> {
         Store {
             disk,
             state: state.to_path_buf(),
+            has_folder: false,
             files: BTreeMap::new(),
             looked: BTreeSet::new(),
             recent: Recent::default(),
@@ -172,7 +175,10 @@ impl<D: Disk> Store<D> {
     pub fn write(&mut self) -> anyhow::Result<()> {
         let path = Store::path(&self.state);
         let whole = || format!("cannot write {}", path.display());
-        self.disk.make_folder(&self.state, PRIVATE).with_context(whole)?;
+        if !self.has_folder {
+            self.disk.make_folder(&self.state, PRIVATE).with_context(whole)?;
+            self.has_folder = true;
+        }
         let text = text(&self.looked, &mut self.saved());
         let draft = self.state.join("positions.json.new");
         let written = self
@@ -181,6 +187,8 @@ impl<D: Disk> Store<D> {
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync()))
             .and_then(|()| self.disk.rename(&draft, &path));
         if written.is_err() {
+            // somebody may have removed it
+            self.has_folder = false;
             // a draft that is not whole takes room that the disk may not have
             let _ = self.disk.remove(&draft);
         }

@@ -236,16 +236,17 @@ impl disk::Disk for Disk {
     }
 
     fn make_folder(&self, path: &Path, _mode: u32) -> io::Result<()> {
-        if path == Path::new(STATE) || lock(&self.state).names.contains_key(path) {
+        if path == Path::new(STATE) {
             return Ok(());
         }
         let above = disk::folder_of(path);
-        self.make_folder(above, disk::PRIVATE)?;
-        self.operation("make folder", 0, true)?;
-        let mut state = lock(&self.state);
-        let inode = state.node();
-        state.name(path, Some(inode));
-        drop(state);
+        if !lock(&self.state).names.contains_key(path) {
+            self.make_folder(above, disk::PRIVATE)?;
+            self.operation("make folder", 0, true)?;
+            let mut state = lock(&self.state);
+            let inode = state.node();
+            state.name(path, Some(inode));
+        }
         self.sync_folder(above)
     }
 
