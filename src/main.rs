@@ -7,6 +7,7 @@ mod commands;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -222,14 +223,40 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench_command(command),
     };
     ExitCode::from(status.unwrap_or_else(|error| {
-        say(&error);
+        complain(&format!("{error:#}"));
         UNSETTLED
     }))
 }
 
-/// An error, which may name what others chose: a file, a field.
-fn say(error: &anyhow::Error) {
-    eprintln!("onceline: {}", printable(&format!("{error:#}")));
+/// The log is JSON lines, and with it all that is said on standard error.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// How much what is said weighs, in a log of JSON lines.
+#[derive(Clone, Copy)]
+enum Weight {
+    Info,
+    Error,
+}
+
+/// Says something on standard error; it may name what others chose: a file, a field.
+fn say(weight: Weight, text: &str) {
+    match IS_JSON.load(Ordering::Relaxed) {
+        true => say_json(weight, text),
+        false => eprintln!("onceline: {}", printable(text)),
+    }
+}
+
+fn say_json(weight: Weight, text: &str) {
+    let level = match weight {
+        Weight::Info => "INFO",
+        Weight::Error => "ERROR",
+    };
+    eprintln!("{}", serde_json::json!({"timestamp": Time::now().iso(), "level": level, "message": text}));
+}
+
+/// Says that something is as it must not be.
+fn complain(text: &str) {
+    say(Weight::Error, text);
 }
 
 fn start_log(verbose: u8, json: bool) {
@@ -240,6 +267,7 @@ fn start_log(verbose: u8, json: bool) {
         _ => tracing::Level::TRACE,
     };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    IS_JSON.store(json, Ordering::Relaxed);
     if json {
         log.json().flatten_event(true).init();
     } else {
@@ -260,7 +288,7 @@ fn load(args: &PipelineArgs, options: &Options) -> anyhow::Result<Option<Vec<(Pa
         let text = match std::fs::read(path) {
             Ok(text) => text,
             Err(error) => {
-                eprintln!("onceline: cannot read {}: {error}", path.display());
+                complain(&format!("cannot read {}: {error}", path.display()));
                 good = false;
                 continue;
             }
@@ -276,8 +304,12 @@ fn load(args: &PipelineArgs, options: &Options) -> anyhow::Result<Option<Vec<(Pa
 }
 
 fn say_report(report: &config::Report) {
-    if !report.is_empty() {
-        eprint!("{}", report.render(std::io::stderr().is_terminal()));
+    if report.is_empty() {
+        return;
+    }
+    match IS_JSON.load(Ordering::Relaxed) {
+        true => say_json(Weight::Error, report.render(false).trim_end()),
+        false => eprint!("{}", report.render(std::io::stderr().is_terminal())),
     }
 }
 
@@ -288,7 +320,7 @@ fn options(args: &PipelineArgs) -> Options {
 /// Says where two inputs of a pipeline read one file; true if any do.
 fn say_conflicts(plans: &[(PathBuf, Plan)]) -> bool {
     let conflicts = plans.iter().filter_map(|(path, plan)| Some((path, plan.pipeline.conflict()?)));
-    conflicts.inspect(|(path, why)| eprintln!("onceline: {}: {why}", path.display())).count() > 0
+    conflicts.inspect(|(path, why)| complain(&format!("{}: {why}", path.display()))).count() > 0
 }
 
 fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
@@ -308,13 +340,13 @@ fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
 
 fn explain_command(args: &PipelineArgs, input: usize, show: Show) -> anyhow::Result<u8> {
     let [_] = args.files.as_slice() else {
-        eprintln!("onceline: explain takes one pipeline file");
+        complain("explain takes one pipeline file");
         return Ok(WRONG);
     };
     let Some(plans) = load(args, &options(args))? else { return Ok(WRONG) };
     for (path, plan) in &plans {
         if input >= plan.pipeline.inputs.len() {
-            eprintln!("onceline: {} has no input {input}, they count from 0", path.display());
+            complain(&format!("{} has no input {input}, they count from 0", path.display()));
             return Ok(WRONG);
         }
         let mut out = std::io::stdout().lock();

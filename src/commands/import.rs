@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use onceline::import::{Options, Source, logstash};
 
-use crate::{DONE, UNSETTLED, WRONG};
+use crate::{DONE, UNSETTLED, WRONG, complain};
 
 #[derive(Subcommand)]
 pub enum ImportCommand {
@@ -53,7 +53,7 @@ pub fn run(command: &ImportCommand) -> anyhow::Result<u8> {
     let sources = match sources(&args.files) {
         Ok(sources) => sources,
         Err(error) => {
-            eprintln!("onceline: {error:#}");
+            complain(&format!("{error:#}"));
             return Ok(WRONG);
         }
     };
@@ -72,11 +72,11 @@ pub fn run(command: &ImportCommand) -> anyhow::Result<u8> {
     match import.lost() {
         0 => Ok(DONE),
         1 => {
-            eprintln!("onceline: one thing has no counterpart");
+            complain("one thing has no counterpart");
             Ok(UNSETTLED)
         }
         count => {
-            eprintln!("onceline: {count} things have no counterpart");
+            complain(&format!("{count} things have no counterpart"));
             Ok(UNSETTLED)
         }
     }

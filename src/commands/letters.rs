@@ -18,7 +18,7 @@ use onceline::pipeline::replay::{Replayed, replay};
 use onceline::time::Time;
 use serde_json::{Value, json};
 
-use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, parse_time, say};
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, Weight, complain, load, options, parse_time, say};
 
 #[derive(Subcommand)]
 pub enum LettersCommand {
@@ -128,11 +128,11 @@ pub fn run(command: &LettersCommand) -> anyhow::Result<u8> {
     let Some((plan, file)) = of.plan()? else { return Ok(WRONG) };
     if !file.try_exists().with_context(|| format!("cannot read {}", file.display()))? {
         if of.file.is_some() {
-            eprintln!("onceline: there is no file {}", file.display());
+            complain(&format!("there is no file {}", file.display()));
             return Ok(WRONG);
         }
         if !matches!(command, LettersCommand::List { json: true, .. }) {
-            eprintln!("onceline: there are no dead letters in {}", file.display());
+            say(Weight::Info, &format!("there are no dead letters in {}", file.display()));
             return Ok(DONE);
         }
     }
@@ -159,7 +159,7 @@ pub fn run(command: &LettersCommand) -> anyhow::Result<u8> {
 fn claimed(file: &Path, work: impl FnOnce() -> anyhow::Result<u8>) -> anyhow::Result<u8> {
     let claim = Claim::take(file).with_context(|| format!("cannot lock {}", file.display()))?;
     if claim.is_none() {
-        eprintln!("onceline: another process replays or drops letters of {}", file.display());
+        complain(&format!("another process replays or drops letters of {}", file.display()));
         return Ok(UNSETTLED);
     }
     work()
@@ -249,7 +249,7 @@ fn show(file: &Path, number: Option<u64>, wanted: &dyn Fn(&Stored) -> bool) -> a
         }
     }
     if let (0, Some(number)) = (shown, number) {
-        eprintln!("onceline: {} has no letter {number}, they count from 1", file.display());
+        complain(&format!("{} has no letter {number}, they count from 1", file.display()));
         return Ok(WRONG);
     }
     Ok(DONE)
@@ -268,7 +268,7 @@ fn send(plan: &Plan, file: &Path, wanted: &dyn Fn(&Stored) -> bool) -> anyhow::R
     let replayed = replay(&plan.pipeline, file, wanted, &phases)?;
     let Replayed { gone, again, cut, unsettled, summary, errors } = &replayed;
     for error in errors {
-        say(error);
+        complain(&format!("{error:#}"));
     }
     println!(
         "{}: {} created, {} duplicates, {} dropped",
@@ -324,7 +324,7 @@ fn drop_letters(file: &Path, wanted: &dyn Fn(&Stored) -> bool, yes: bool) -> any
     let letters = counted(count, "letter");
     if !yes && count > 0 {
         if !io::stdin().is_terminal() {
-            eprintln!("onceline: {letters} of {} would be lost: say --yes", file.display());
+            complain(&format!("{letters} of {} would be lost: say --yes", file.display()));
             return Ok(WRONG);
         }
         eprint!("{letters} of {} will be lost. Drop them? [y/N] ", file.display());

@@ -10,7 +10,7 @@ use onceline::ack::lock::StateLock;
 use onceline::pipeline::positions;
 use onceline::pipeline::read::{Options, Plan};
 
-use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options};
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, Weight, complain, load, options, say};
 
 #[derive(Subcommand)]
 pub enum PositionsCommand {
@@ -84,7 +84,7 @@ fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<
     };
     if !yes {
         if !std::io::stdin().is_terminal() {
-            eprintln!("onceline: nobody can be asked whether to forget {what}: say --yes");
+            complain(&format!("nobody can be asked whether to forget {what}: say --yes"));
             return Ok(WRONG);
         }
         eprint!("forget {what} of {}? [y/N] ", plan.pipeline.name);
@@ -98,6 +98,6 @@ fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<
         Some(gone) => place.forget(gone)?,
         None => place.forget_all(&plan.pipeline.patterns()?)?,
     }
-    eprintln!("onceline: forgot {what}");
+    say(Weight::Info, &format!("forgot {what}"));
     Ok(DONE)
 }

@@ -21,9 +21,9 @@ use onceline::pipeline::progress;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::run::{Feed, Session, run_session};
 use rustix::process::Signal;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, load, options, say, say_conflicts};
+use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, Weight, complain, load, options, say, say_conflicts};
 
 /// How long outputs have to let go once it is given up.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -100,13 +100,15 @@ struct Outcome {
 }
 
 pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
+    // first, so that one that comes at once is heard
+    let signals = watch_signals()?;
     let Some(plans) = load(&args.pipelines, &how(args))? else { return Ok(WRONG) };
     if plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count() > 1 {
-        eprintln!("onceline: standard input can be read by one pipeline only");
+        complain("standard input can be read by one pipeline only");
         return Ok(WRONG);
     }
     if let Some(place) = shared_place(&plans) {
-        eprintln!("onceline: {place}");
+        complain(&place);
         return Ok(WRONG);
     }
     if say_conflicts(&plans) {
@@ -124,7 +126,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     });
     let places = places.collect();
     let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
-    watch_signals(crew.clone())?;
+    // without somebody who hears signals it would have ended
+    let _ = signals.send(crew.clone());
     crew.places.iter().for_each(Place::say_old_letters);
     let started = Instant::now();
     let outcomes = crew.work();
@@ -132,7 +135,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
         bar.stop();
     }
     if crew.stops.load(Ordering::Relaxed) > 0 && outcomes.iter().any(|outcome| outcome.is_unread) {
-        eprintln!("onceline: stopped by a signal: input that was not read is left, run it again for the rest");
+        say(Weight::Info, "stopped by a signal: input that was not read is left, run it again for the rest");
     }
     crew.finish(&outcomes, started.elapsed().as_secs_f64())
 }
@@ -231,30 +234,30 @@ impl Crew {
         let plans = match load(&self.args.pipelines, &Options { again: true, ..how(&self.args) }) {
             Ok(Some(plans)) => plans,
             Ok(None) => {
-                eprintln!("onceline: the pipelines go on as they were");
+                complain("the pipelines go on as they were");
                 return;
             }
             Err(error) => {
-                eprintln!("onceline: {error:#}; the pipelines go on as they were");
+                complain(&format!("{error:#}; the pipelines go on as they were"));
                 return;
             }
         };
         let place = shared_place(&plans);
         let mut is_good = place.is_none();
-        place.iter().for_each(|place| eprintln!("onceline: {place}"));
+        place.iter().for_each(|place| complain(place));
         is_good &= !say_conflicts(&plans);
         for (place, (path, plan)) in self.places.iter().zip(&plans) {
             for why in place.refusals(plan, self.args.allow_new_ids) {
-                eprintln!("onceline: {}: {why}", path.display());
+                complain(&format!("{}: {why}", path.display()));
                 is_good = false;
             }
         }
         if !is_good {
-            eprintln!("onceline: the pipelines go on as they were");
+            complain("the pipelines go on as they were");
             return;
         }
         for (number, (path, plan)) in plans.into_iter().enumerate() {
-            eprintln!("onceline: {}: read again, replaces what runs", path.display());
+            say(Weight::Info, &format!("{}: read again, replaces what runs", path.display()));
             lock(&self.places[number].now).next = Some(plan);
             self.places[number].shared.set_awaited(true);
             self.drain(number);
@@ -288,7 +291,7 @@ impl Place {
     fn say_old_letters(&self) {
         let pipeline = &self.now().0.pipeline;
         match pipeline.old_letters(&pipeline.letters) {
-            Ok(Some((_, old))) => eprintln!("onceline: {}: {old}", self.path.display()),
+            Ok(Some((_, old))) => say(Weight::Info, &format!("{}: {old}", self.path.display())),
             Ok(None) => {}
             Err(error) => tracing::warn!(path = %pipeline.letters.display(), %error, "dead letters cannot be read"),
         }
@@ -389,8 +392,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// SIGINT and SIGTERM stop, SIGHUP has the pipeline files read again.
-fn watch_signals(crew: Arc<Crew>) -> anyhow::Result<()> {
+/// SIGINT and SIGTERM stop, SIGHUP has the pipeline files read again, as soon as it is said whose. Before that nothing
+/// was read, and there is nothing to wait for.
+fn watch_signals() -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate, mut hang_up, mut too_large) = runtime.block_on(async {
@@ -398,8 +402,15 @@ fn watch_signals(crew: Arc<Crew>) -> anyhow::Result<()> {
         let too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         anyhow::Ok((stops.0, stops.1, signal(SignalKind::hangup())?, too_large))
     })?;
+    let (send, crew) = oneshot::channel::<Arc<Crew>>();
     std::thread::spawn(move || {
         runtime.block_on(async {
+            let crew = tokio::select! {
+                _ = interrupt.recv() => stop_before_the_start(),
+                _ = terminate.recv() => stop_before_the_start(),
+                Ok(crew) = crew => crew,
+                else => return,
+            };
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => crew.stop(),
@@ -411,7 +422,13 @@ fn watch_signals(crew: Arc<Crew>) -> anyhow::Result<()> {
             }
         });
     });
-    Ok(())
+    Ok(send)
+}
+
+#[expect(clippy::exit, reason = "nothing was read, nothing is written, and reading a pipeline file may wait for ever")]
+fn stop_before_the_start() -> ! {
+    say(Weight::Info, "stopped by a signal before it began");
+    std::process::exit(DONE.into())
 }
 
 impl Crew {
@@ -422,27 +439,28 @@ impl Crew {
         for (place, outcome) in self.places.iter().zip(outcomes) {
             total.merge(&outcome.summary);
             for error in &outcome.errors {
-                say(&anyhow!("{}: {error:#}", place.path.display()));
+                complain(&format!("{}: {error:#}", place.path.display()));
                 status = UNSETTLED;
             }
             if let Some(unsettled) = unsettled_words(outcome) {
-                eprintln!("onceline: {}: {unsettled}", place.path.display());
+                complain(&format!("{}: {unsettled}", place.path.display()));
                 status = UNSETTLED;
             }
             if outcome.summary.dead_lettered > 0 {
                 let (count, plan) = (counted(outcome.summary.dead_lettered, "dead letter"), place.now().0);
-                eprintln!("onceline: {}: {count}, see {}", place.path.display(), plan.pipeline.letters.display());
+                let letters = plan.pipeline.letters.display();
+                say(Weight::Info, &format!("{}: {count}, see {letters}", place.path.display()));
                 if self.args.fail_on_dead_letters {
                     status = UNSETTLED;
                 }
             }
         }
         self.places.iter().for_each(Place::say_old_letters);
-        eprintln!("onceline: {}", total.words(seconds));
+        say(Weight::Info, &total.words(seconds));
         if let [place] = self.places.as_slice()
             && let Some(hint) = place.now().0.pipeline.output.look()
         {
-            eprintln!("onceline: {hint}");
+            say(Weight::Info, &hint);
         }
         if let Some(file) = &self.args.summary {
             self.write_summary(file, outcomes, &total, seconds)?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::rig::{Onceline, Run, Stub};
+use super::rig::{Onceline, Run, Stub, until};
 use super::{folder, json, update};
 
 const EVENTS: &[u8] =
@@ -412,6 +412,14 @@ fn standard_output_that_is_closed() {
     }
 }
 
+fn assert_json_lines(log: &str, said: &str) {
+    for line in log.lines() {
+        let log = json(line.as_bytes());
+        assert!(log["level"].is_string() && log["message"].is_string() && log["timestamp"].is_string(), "{line}");
+    }
+    assert!(log.contains(said), "{log}");
+}
+
 #[test]
 fn logs_are_json_lines_if_asked() {
     let stub = Stub::new("{\"http\":401}\n{\"http\":500}\n{\"http\":200,\"items\":[429,201]}\n");
@@ -421,13 +429,18 @@ fn logs_are_json_lines_if_asked() {
     );
     let onceline = Onceline::new(&pipeline(STDIN, &output)).args(&["--log-format", "json", "-vvv"]);
     let run = onceline.run(EVENTS).settled();
-    let (logs, words): (Vec<&str>, Vec<&str>) = run.stderr.lines().partition(|line| line.starts_with('{'));
-    assert!(!logs.is_empty());
-    for line in logs {
-        let log = json(line.as_bytes());
-        assert!(log["level"].is_string() && log["message"].is_string() && log["timestamp"].is_string(), "{line}");
-    }
-    assert!(words.iter().all(|line| line.starts_with("onceline: ")), "{words:?}");
+    assert_json_lines(&run.stderr, "2 events");
+    let wrong = Onceline::new(&pipeline(STDIN, "type = \"nothing\"")).args(&["--log-format", "json"]).run(EVENTS);
+    assert_json_lines(&wrong.stderr, "nothing");
+    let again =
+        Onceline::new(&pipeline(STDIN, "type = \"sqlite\"\npath = \"{dir}/a.sqlite\"")).args(&["--log-format", "json"]);
+    let running = again.start_open(EVENTS);
+    until("rows", || again.path("a.sqlite").exists());
+    again.set_pipeline("[[input]]\n");
+    running.signal(Signal::HUP);
+    running.until_said("go on as they were", 1);
+    running.signal(Signal::TERM);
+    assert_json_lines(&running.wait().stderr, "missing");
     let quiet = Onceline::new(&pipeline(STDIN, &output)).run(EVENTS).settled();
     assert!(!quiet.stderr.contains("INFO") && !quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
 }
@@ -495,15 +508,6 @@ fn a_producer_that_breaks_off_in_a_line() {
     let run = onceline.run(&EVENTS[..EVENTS.len() - 4]).settled();
     assert_eq!(run.counts(["created", "dead_lettered"]), [1, 1]);
     assert_eq!(run.dead_letters[0]["reason"], "bad-json");
-}
-
-/// Waits for what must come, and fails when it does not.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = std::time::Instant::now();
-    while !is_so() {
-        assert!(started.elapsed().as_secs() < 60, "waited in vain for {what}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
 }
 
 #[test]

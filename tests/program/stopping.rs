@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
-use super::rig::{Onceline, Run, Stub};
+use super::rig::{Onceline, Run, Running, Stub, until};
 
 fn pipeline(url: &str, more: &str) -> String {
     format!(
@@ -52,14 +53,6 @@ fn line(n: usize) -> String {
 
 fn lines(range: std::ops::Range<usize>) -> Vec<u8> {
     range.map(line).collect::<String>().into_bytes()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < limit, "no {what} within a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A standard input that stays open, fed from here until the sender is dropped.
@@ -387,8 +380,7 @@ fn check_refused(changed: &str, said: &str, args: &[&str]) {
     let old = std::fs::read_to_string(onceline.path("pipeline.toml")).expect("the pipeline");
     onceline.set_pipeline(&changed.replace("{url}", &stub.url));
     running.signal(Signal::HUP);
-    // a good file after the bad one: when that is taken, the bad one was refused
-    std::thread::sleep(Duration::from_millis(300));
+    running.until_said(if args.is_empty() { "go on as they were" } else { "replaces what runs" }, 1);
     onceline.set_pipeline(&old);
     send.send(lines(1..5)).expect("a feeder");
     until("all documents", || stub.docs().len() == 5);
@@ -400,6 +392,43 @@ fn check_refused(changed: &str, said: &str, args: &[&str]) {
     if args.is_empty() {
         assert!(stub.bulks().iter().flat_map(|bulk| &bulk.ops).all(|op| op.index == "logs-2026.03.01"));
     }
+}
+
+/// Starts with a pipeline file that is a pipe, so that reading it takes as long as the test wants, and waits until
+/// signals are heard.
+fn start_reading(onceline: &Onceline) -> Running<'_> {
+    std::fs::remove_file(onceline.path("pipeline.toml")).expect("the pipeline file");
+    let made = Command::new("mkfifo").arg(onceline.path("pipeline.toml")).status().expect("mkfifo");
+    assert!(made.success());
+    let running = onceline.start(&lines(0..3));
+    let status = format!("/proc/{}/status", running.id());
+    until("a program that hears signals", || {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap_or_default();
+        [Signal::HUP, Signal::INT, Signal::TERM].iter().all(|signal| caught & 1 << (signal.as_raw() - 1) != 0)
+    });
+    running
+}
+
+#[test]
+fn signals_are_heard_before_the_pipeline_file_is_read() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let onceline = Onceline::new(SQLITE);
+        let running = start_reading(&onceline);
+        running.signal(signal);
+        let run = running.wait();
+        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        assert!(run.stderr.contains("stopped by a signal before it began"), "{}", run.stderr);
+    }
+    let stub = Stub::new("");
+    let onceline = Onceline::new(SQLITE);
+    let running = start_reading(&onceline);
+    running.signal(Signal::HUP);
+    onceline.set_pipeline(&pipeline(&stub.url, ""));
+    // it may wait for the pipe to be written once more, and nobody waits for it
+    let run = running.wait().settled();
+    assert_eq!(run.count("created"), 3, "{}", run.stderr);
 }
 
 #[test]
