@@ -15,7 +15,7 @@ use onceline::ack::lock::StateLock;
 use onceline::ack::{Shared, Summary, counted};
 use onceline::disk::Real;
 use onceline::input::lines::Rest;
-use onceline::input::spool::Written;
+use onceline::input::spool::{self, Written};
 use onceline::output::{self, Phase, Phases};
 use onceline::pipeline::progress;
 use onceline::pipeline::read::{Options, Plan};
@@ -95,6 +95,8 @@ struct Outcome {
     summary: Summary,
     errors: Vec<anyhow::Error>,
     kept: Option<Written>,
+    /// What earlier runs kept, and this one did not come to.
+    older: Vec<PathBuf>,
     /// Something is left that nobody reads by himself: standard input, or files that are not followed.
     is_unread: bool,
 }
@@ -320,7 +322,10 @@ impl Place {
             errors.push(error);
             None
         });
-        Outcome { summary: self.shared.lock().0, errors, kept, is_unread: plan.pipeline.has_an_end() }
+        // a folder that cannot be looked into was said at the start
+        let mut older = spool::files(&Real, &plan.pipeline.spool).unwrap_or_default();
+        older.retain(|path| plan.pipeline.reads_stdin() && kept.as_ref().is_none_or(|kept| *path != kept.path));
+        Outcome { summary: self.shared.lock().0, errors, kept, older, is_unread: plan.pipeline.has_an_end() }
     }
 
     /// Ends without what runs here, which does not let go.
@@ -442,8 +447,8 @@ impl Crew {
                 complain(&format!("{}: {error:#}", place.path.display()));
                 status = UNSETTLED;
             }
-            if let Some(unsettled) = unsettled_words(outcome) {
-                complain(&format!("{}: {unsettled}", place.path.display()));
+            for left in unsettled_words(outcome).into_iter().chain(older_words(outcome)) {
+                complain(&format!("{}: {left}", place.path.display()));
                 status = UNSETTLED;
             }
             if outcome.summary.dead_lettered > 0 {
@@ -502,4 +507,11 @@ fn unsettled_words(outcome: &Outcome) -> Option<String> {
         None if unsettled > 0 => Some(format!("{events} not settled")),
         None => None,
     }
+}
+
+/// What is left of what earlier runs kept.
+fn older_words(outcome: &Outcome) -> Option<String> {
+    let first = outcome.older.first()?.display();
+    let spools = counted(outcome.older.len() as u64, "spool");
+    Some(format!("{spools} of earlier runs not sent to the end, from {first} on; the next run sends them first"))
 }

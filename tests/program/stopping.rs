@@ -121,6 +121,7 @@ fn what_is_not_delivered_is_kept_and_sent_by_the_next_run() {
         assert_eq!(run.status, Some(1), "{}", run.stderr);
         let said = format!("{} events not settled; 50 records of standard input kept in ", from + 50);
         assert!(run.stderr.contains(&said), "{}", run.stderr);
+        assert_eq!(run.stderr.contains("1 spool of earlier runs not sent to the end"), from > 0, "{}", run.stderr);
         let kept = spools(&onceline);
         assert!(kept.iter().any(|path| run.stderr.contains(&path.display().to_string())), "{}", run.stderr);
         assert_eq!(kept.len(), from / 50 + 1);
