@@ -1,4 +1,4 @@
-//! `STATE/lock`: one process at a time works on a state folder.
+//! Locks: one process at a time works on a state folder, and on the positions of a pipeline in a database.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,16 +11,17 @@ use rustix::io::Errno;
 
 use crate::disk::private_folder;
 
-/// A state folder held by this process, until dropped or until the process ends in whatever way.
+/// A file locked by this process, until dropped or until the process ends in whatever way.
 #[derive(Debug)]
-pub struct StateLock {
+pub struct Lock {
     _file: File,
 }
 
-/// The folder is held by another process.
+/// Another process holds it.
 #[derive(Debug)]
 pub struct Held {
-    pub state: PathBuf,
+    what: String,
+    way_on: &'static str,
     /// Which one, as it wrote down itself.
     pub process: Option<u32>,
 }
@@ -28,22 +29,46 @@ pub struct Held {
 impl std::fmt::Display for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let process = self.process.map_or_else(String::new, |process| format!(", process {process}"));
-        let state = self.state.display();
-        write!(f, "the state folder {state} is in use by another onceline{process}; `--state` names another folder")
+        let Held { what, way_on, .. } = self;
+        write!(f, "{what} in use by another onceline{process}; {way_on}")
     }
 }
 
 impl std::error::Error for Held {}
 
-impl StateLock {
-    /// Takes the folder, made if absent and then open to its owner only. Fails with [`Held`] if it is taken.
-    pub fn take(state: &Path) -> anyhow::Result<StateLock> {
+impl Lock {
+    /// Takes a state folder, made if absent and then open to its owner only. Fails with [`Held`] if it is taken.
+    pub fn state(state: &Path) -> anyhow::Result<Lock> {
         make_folder(state)?;
         if std::fs::metadata(state).is_ok_and(|meta| meta.mode() & 0o002 != 0) {
             let path = state.display();
             tracing::warn!(%path, "everybody may write to the state folder, and so have lines passed over or sent: chmod o-w");
         }
-        let path = state.join("lock");
+        let what = format!("the state folder {} is", state.display());
+        Lock::take(&state.join("lock"), what, "`--state` names another folder")
+    }
+
+    /// Takes the positions of a pipeline in a database, whatever the state folder is: beside the database, since the
+    /// locks on the file itself are SQLite's.
+    pub fn positions(database: &Path, pipeline: &str) -> anyhow::Result<Lock> {
+        if let Some(folder) = database.parent() {
+            private_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        let what = format!("the positions of `{pipeline}` in {} are", database.display());
+        Lock::take(
+            &Lock::beside(database, pipeline),
+            what,
+            "give this pipeline another `name`, or the output another path",
+        )
+    }
+
+    fn beside(database: &Path, pipeline: &str) -> PathBuf {
+        let mut name = database.as_os_str().to_owned();
+        name.push(format!("-{pipeline}.lock"));
+        PathBuf::from(name)
+    }
+
+    fn take(path: &Path, what: String, way_on: &'static str) -> anyhow::Result<Lock> {
         let failed = || format!("cannot lock {}", path.display());
         let mut file = OpenOptions::new()
             .create(true)
@@ -51,7 +76,7 @@ impl StateLock {
             .read(true)
             .write(true)
             .mode(0o600)
-            .open(&path)
+            .open(path)
             .with_context(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -59,13 +84,13 @@ impl StateLock {
                 let mut text = String::new();
                 // who holds it is good to know, but it is held all the same
                 let _ = (&file).take(20).read_to_string(&mut text);
-                anyhow::bail!(Held { state: state.to_path_buf(), process: text.trim().parse().ok() });
+                anyhow::bail!(Held { what, way_on, process: text.trim().parse().ok() });
             }
             Err(error) => return Err(std::io::Error::from(error)).with_context(failed),
         }
         // only for the message above: a disk that is full is no reason not to start
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(StateLock { _file: file })
+        Ok(Lock { _file: file })
     }
 }
 
@@ -83,13 +108,19 @@ mod tests {
     fn a_folder_is_held_once() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("a/b");
-        let held = StateLock::take(&state).unwrap();
+        let held = Lock::state(&state).unwrap();
         assert_eq!(std::fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
         assert_eq!(std::fs::metadata(state.join("lock")).unwrap().mode() & 0o777, 0o600);
-        let error = StateLock::take(&state).unwrap_err();
+        let error = Lock::state(&state).unwrap_err();
         assert_eq!(error.downcast_ref::<Held>().unwrap().process, Some(std::process::id()));
         assert!(error.to_string().contains("in use by another onceline"), "{error}");
         drop(held);
-        StateLock::take(&state).unwrap();
+        Lock::state(&state).unwrap();
+        let database = dir.path().join("c/out.sqlite");
+        let held = [Lock::positions(&database, "a").unwrap(), Lock::positions(&database, "b").unwrap()];
+        let error = Lock::positions(&database, "a").unwrap_err().to_string();
+        assert!(error.contains("the positions of `a` in") && error.contains("in use by another onceline"), "{error}");
+        drop(held);
+        Lock::positions(&database, "a").unwrap();
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use onceline::ack::counted;
-use onceline::ack::lock::StateLock;
+use onceline::ack::lock::Lock;
 use onceline::pipeline::positions;
 use onceline::pipeline::read::{Options, Plan};
 
@@ -75,7 +75,7 @@ pub fn run(command: &PositionsCommand) -> anyhow::Result<u8> {
 }
 
 fn reset_positions(plan: &Plan, paths: &[PathBuf], yes: bool) -> anyhow::Result<u8> {
-    let _lock = StateLock::take(&plan.pipeline.state)?;
+    let _locks = (Lock::state(&plan.pipeline.state)?, plan.pipeline.lock_positions()?);
     let place = plan.pipeline.positions();
     let gone = if paths.is_empty() { None } else { Some(positions::of_paths(&place.saved()?, paths)?) };
     let what = match &gone {

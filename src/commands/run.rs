@@ -1,6 +1,6 @@
 //! `onceline run`: the pipelines, the signals that stop them or have their files read again, and how it ended.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use onceline::ack::kept::Kept;
-use onceline::ack::lock::StateLock;
+use onceline::ack::lock::Lock;
 use onceline::ack::{Shared, Summary, counted};
 use onceline::disk::Real;
 use onceline::input::lines::Rest;
@@ -69,6 +69,8 @@ struct Place {
     path: PathBuf,
     shared: Arc<Shared>,
     now: Mutex<Now>,
+    /// The positions in databases that were worked on, which stay ours to the end.
+    locks: Mutex<HashMap<String, Lock>>,
     /// It was ended for good.
     is_stopping: AtomicBool,
 }
@@ -124,9 +126,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
         path,
         shared,
         now: Mutex::new(Now::new(plan, 0)),
+        locks: Mutex::default(),
         is_stopping: AtomicBool::new(false),
     });
-    let places = places.collect();
+    let places: Vec<Place> = places.collect();
+    places.iter().try_for_each(|place| place.lock_positions(&place.now().0))?;
     let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
     // without somebody who hears signals it would have ended
     let _ = signals.send(crew.clone());
@@ -151,10 +155,10 @@ fn shared_place(plans: &[(PathBuf, Plan)]) -> Option<String> {
 }
 
 /// Takes the state folders of all pipelines, each once.
-fn lock_states(plans: &[(PathBuf, Plan)]) -> anyhow::Result<Vec<StateLock>> {
+fn lock_states(plans: &[(PathBuf, Plan)]) -> anyhow::Result<Vec<Lock>> {
     let states = plans.iter().map(|(_, plan)| std::path::absolute(&plan.pipeline.state));
     let states = states.collect::<Result<BTreeSet<_>, _>>().context("cannot find the state folder")?;
-    states.iter().map(|state| StateLock::take(state)).collect()
+    states.iter().map(|state| Lock::state(state)).collect()
 }
 
 fn how(args: &RunArgs) -> Options {
@@ -299,6 +303,18 @@ impl Place {
         }
     }
 
+    /// No other process works on the positions that a plan saves.
+    fn lock_positions(&self, plan: &Plan) -> anyhow::Result<()> {
+        let mut locks = lock(&self.locks);
+        if let Some(place) = plan.pipeline.saves_in()
+            && !locks.contains_key(&place)
+            && let Some(taken) = plan.pipeline.lock_positions()?
+        {
+            locks.insert(place, taken);
+        }
+        Ok(())
+    }
+
     fn now(&self) -> (Arc<Plan>, Phases, Arc<Kept>) {
         let now = lock(&self.now);
         (now.plan.clone(), now.phases.clone(), now.kept.clone())
@@ -359,6 +375,9 @@ impl Place {
             why.push(format!(
                 "positions cannot be saved, and a new pipeline would begin where they were last: {error}"
             ));
+        }
+        if let Err(error) = self.lock_positions(new) {
+            why.push(format!("{error:#}"));
         }
         // a file that is appended to is not touched while it is in use
         let is_tried = !matches!(new.pipeline.output, output::Config::Ndjson { .. });

@@ -6,6 +6,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::{InputKind, Pipeline};
+use crate::ack::lock::Lock;
 use crate::ack::positions::{self, Saved, Store};
 use crate::config::printable;
 use crate::input::file;
@@ -26,6 +27,16 @@ impl Pipeline {
         match &self.output {
             output::Config::Sqlite(config) => Place::Database { path: &config.path, pipeline: &self.name },
             _ => Place::State(&self.state),
+        }
+    }
+
+    /// Keeps other processes from positions of files that are saved in a database; a state folder has a lock anyway.
+    pub fn lock_positions(&self) -> anyhow::Result<Option<Lock>> {
+        match self.positions() {
+            Place::Database { path, pipeline } if self.saves_in().is_some() => {
+                Lock::positions(path, pipeline).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 

@@ -435,7 +435,7 @@ fn logs_are_json_lines_if_asked() {
     let again =
         Onceline::new(&pipeline(STDIN, "type = \"sqlite\"\npath = \"{dir}/a.sqlite\"")).args(&["--log-format", "json"]);
     let running = again.start_open(EVENTS);
-    until("rows", || again.path("a.sqlite").exists());
+    until("rows", || again.path("a.sqlite").try_exists().unwrap_or(false));
     again.set_pipeline("[[input]]\n");
     running.signal(Signal::HUP);
     running.until_said("go on as they were", 1);

@@ -397,6 +397,28 @@ fn one_process_on_a_state_folder() {
     assert_eq!(onceline.run(b"a line\n").settled().count("events_in"), 1, "standard input has no position");
 }
 
+/// Whatever the state folder is: the positions are in the database.
+#[test]
+fn one_process_on_the_positions_in_a_database() {
+    let onceline = reading(SQLITE).no_args();
+    append(&onceline.path("in/a"), &lines(0..10));
+    let running = onceline.start_open(b"");
+    until("rows", || {
+        onceline.path("out.sqlite").try_exists().unwrap_or(false) && onceline.rows("out.sqlite").len() == 10
+    });
+    let run = onceline.call(&["run", "pipeline.toml", "--once", "--state", "other"], b"");
+    let said = format!("in use by another onceline, process {}", running.id());
+    assert!(run.status == Some(1) && run.stderr.contains(&said), "{run:?}");
+    let run = onceline.call(&["positions", "reset", "pipeline.toml", "--yes", "--state", "other"], b"");
+    assert!(run.status == Some(1) && run.stderr.contains("in use by another onceline"), "{run:?}");
+    assert_eq!(onceline.call(&["positions", "show", "pipeline.toml", "--state", "other"], b"").status, Some(0));
+    running.signal(Signal::TERM);
+    running.wait().settled();
+    let run = onceline.call(&["run", "pipeline.toml", "--once", "--state", "other"], b"");
+    assert_eq!(run.status, Some(0), "{run:?}");
+    assert_eq!(onceline.rows("out.sqlite").len(), 10);
+}
+
 #[test]
 fn two_pipelines_do_not_share_positions() {
     let onceline = reading(NDJSON);
