@@ -50,7 +50,7 @@
 //! - receipt: the claim of a batch on its place in the source. Ledger: which places are settled.
 //! - identity: what a file is known by. Mark: a place in it that is safe to go on from. Position: a saved mark.
 //!   Print: a digest of the bytes at one place. Offsets and prints are of the text, decompressed.
-//! - dead letter: an event set aside, with a reason.
+//! - dead letter: an event set aside, with a reason. Told: in the file already, of what may be read again.
 //! - held: waiting because its index takes nothing now.
 //! - kept: read from what cannot be read again, and not settled. Spool: a file of what was kept at a stop.
 //! - strict: what would let one event become two documents is refused.
@@ -80,7 +80,8 @@
 //!     reading: [`input::follow`], `tests/following`.
 //! 14. What was read of standard input and has no fate is written to a spool before the process ends, unless it is
 //!     killed: [`ack::kept`], [`input::spool`], `tests/program/stopping.rs`.
-//! 15. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`].
+//! 15. A dead letter leaves its file only after its event has another fate: [`pipeline::replay`]. A line that is read
+//!     again has no second one, and no letter is left out in doubt: [`ack::told`], `tests/program/read_again.rs`.
 //! 16. All of this holds together, whatever fails and whenever the process ends: `tests/simulation`, and with real
 //!     processes and engines `tests/proofs`.
 //! 17. Whatever its bytes are, no parser panics, or takes for nothing what it cannot read: `tests/corpus.rs`.

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Letter;
-use crate::batch::{Source, StoredPart};
+use sha2::{Digest, Sha256};
+
+use super::{Letter, Line, letter::Print};
+use crate::batch::{Source, SourceNumber, StoredPart};
 use crate::codec::{Block, Cutting, Record};
 use crate::disk::Disk;
 use crate::input::lines::Rest;
@@ -36,6 +38,8 @@ pub struct Held {
     pub wants_day: bool,
     /// It is in the spool of an earlier stop already.
     pub is_in_spool: bool,
+    /// Where numbers of sources are given out: elsewhere they are of others.
+    pub numbers_of: Print,
     /// Where the records stand that are left of the block, and where they begin in the source; none if all are left.
     left: Option<Vec<(u64, Range<usize>)>>,
     /// What is known of the fates of records.
@@ -57,8 +61,21 @@ impl Held {
     pub fn new(input: usize, source: Arc<Source>, block: Block) -> Held {
         let (has_parts, wants_head, wants_inode, wants_day, is_in_spool) = (false, false, false, false, false);
         let (left, known) = (None, Mutex::default());
-        let cutting = Cutting::default();
-        Held { input, source, block, cutting, has_parts, wants_head, wants_inode, wants_day, is_in_spool, left, known }
+        let (cutting, numbers_of) = Default::default();
+        Held {
+            input,
+            source,
+            block,
+            cutting,
+            has_parts,
+            wants_head,
+            wants_inode,
+            wants_day,
+            is_in_spool,
+            numbers_of,
+            left,
+            known,
+        }
     }
 
     /// What is needed of it when the records that begin at these offsets are all that is open; `keeps` those too
@@ -102,6 +119,7 @@ impl Held {
         letter.inode = self.source.inode.filter(|_| self.wants_inode);
         letter.day = self.source.day.filter(|_| self.wants_day);
         letter.again = self.source.again;
+        letter.line = self.source.number.map(|number| Line { number, print: self.print(number, letter) });
         if letter.raw.is_empty()
             && let Some(record) = self.record_at(letter.offset).map(|record| self.bytes(record))
         {
@@ -110,6 +128,23 @@ impl Held {
                 letter.raw = record.to_vec();
             }
         }
+    }
+
+    /// Of where the record stands, and of its bytes; of one of several events of it the event's own.
+    fn print(&self, number: SourceNumber, letter: &Letter) -> Print {
+        let bytes = match letter.is_part {
+            true => letter.event.as_deref(),
+            false if letter.raw.is_empty() => self.record_at(letter.offset).map(|record| self.bytes(record)),
+            false => Some(&letter.raw[..]),
+        };
+        let ((name, number), mut hash) = (number.named(), Sha256::new());
+        hash.update(self.numbers_of);
+        hash.update(name);
+        [number, letter.offset].into_iter().for_each(|number| hash.update(number.to_be_bytes()));
+        hash.update(bytes.unwrap_or_default());
+        let mut print = Print::default();
+        print.copy_from_slice(&hash.finalize()[..16]);
+        print
     }
 
     fn record_at(&self, offset: u64) -> Option<Record> {

@@ -26,6 +26,9 @@ pub struct Ledger {
     /// Claims of the batches that are settled with all before them and were not taken since: the last of each file,
     /// by its number.
     claims: BTreeMap<u64, Claim>,
+    /// Files that began at their beginning and have no saved position, by their numbers, and how much of their heads was
+    /// noted.
+    begun: BTreeMap<u64, u16>,
     /// What is to be saved beside them.
     noted: Moves,
 }
@@ -129,9 +132,32 @@ impl Ledger {
         self.numbers
     }
 
+    /// Files have numbers above this.
+    pub fn number_above(&mut self, number: u64) {
+        self.numbers = self.numbers.max(number);
+    }
+
+    /// A file that nothing is known of is read from its beginning. Nothing is saved of it until something is settled, or
+    /// [`Ledger::note_file`].
+    pub fn begin_file(&mut self, number: u64) {
+        self.begun.insert(number, 0);
+    }
+
+    /// A letter of this file is to be written: that it has this number is saved although nothing of it is settled.
+    /// Whether there is anything new to save.
+    pub fn note_file(&mut self, file: &FileKey) -> bool {
+        let Some(noted) = self.begun.get_mut(&file.number) else { return false };
+        let is_new = file.identity.head.bytes > *noted;
+        if is_new {
+            *noted = file.identity.head.bytes;
+            self.noted.positions.push(file.at(Mark::start()));
+        }
+        is_new
+    }
+
     /// A file goes on at a place that is to be saved, whether or not there is something new in it.
     pub fn claim(&mut self, claim: Claim) {
-        self.claims.insert(claim.0.number, claim);
+        move_to(&mut self.claims, &mut self.begun, claim);
     }
 
     /// Files were looked for by these patterns, and those that were found begin at these places: both are saved, or
@@ -144,6 +170,8 @@ impl Ledger {
     /// The position of a file is kept no longer.
     pub fn forget(&mut self, file: u64) {
         self.claims.remove(&file);
+        self.begun.remove(&file);
+        self.noted.positions.retain(|position| position.number != file);
         self.noted.forgotten.push(file);
     }
 
@@ -171,7 +199,7 @@ impl Ledger {
             if let Some(claim) = batch.claim
                 && part.given.is_none_or(|given| given < number)
             {
-                self.claims.insert(claim.0.number, claim);
+                move_to(&mut self.claims, &mut self.begun, claim);
             }
         }
         self.drop_if_done(partition);
@@ -209,7 +237,7 @@ impl Ledger {
                 };
                 part.given = Some(*batch);
                 if let Some(claim) = claim {
-                    self.claims.insert(claim.0.number, claim.clone());
+                    move_to(&mut self.claims, &mut self.begun, claim.clone());
                 }
             }
         }
@@ -225,6 +253,12 @@ impl Ledger {
     pub fn open_batches(&self) -> usize {
         self.partitions.values().flat_map(|part| part.batches.values()).filter(|batch| !batch.settled).count()
     }
+}
+
+/// All of a file before this place is settled.
+fn move_to(claims: &mut BTreeMap<u64, Claim>, begun: &mut BTreeMap<u64, u16>, claim: Claim) {
+    begun.remove(&claim.0.number);
+    claims.insert(claim.0.number, claim);
 }
 
 #[cfg(test)]
@@ -349,6 +383,34 @@ mod tests {
         ledger.settle(lane, 0, Some((file(7), mark(10))));
         let all = [file(7).at(mark(10)), file(8).at(mark(10)), file(9).at(mark(5))];
         assert_eq!(ledger.take_moved().positions, all);
+    }
+
+    #[test]
+    fn a_file_of_which_nothing_is_settled_is_known_by_its_number() {
+        let mut ledger = Ledger::default();
+        ledger.number_above(4);
+        let number = ledger.number_file(None, 2);
+        assert_eq!(number, 5, "a letter has the fourth");
+        let lane = ledger.partition(0);
+        let with_head = |bytes: &[u8]| {
+            let identity = Identity { device: 1, inode: 1, born: None, head: Print::head(bytes) };
+            FileKey { path: "/a".into(), identity, number }
+        };
+        let (one, two) = (with_head(b"one\n"), with_head(b"one\ntwo\n"));
+        assert!(!ledger.note_file(&one), "it may have a position");
+        ledger.begin_file(number);
+        assert!(ledger.note_file(&one) && !ledger.note_file(&one));
+        assert_eq!(ledger.take_moved().positions, [one.at(Mark::start())]);
+        assert!(!ledger.note_file(&one) && !ledger.has_moved());
+        assert!(ledger.note_file(&two), "more is known of it");
+        ledger.open(lane, 0, 0..4);
+        ledger.settle(lane, 0, Some((Arc::new(two.clone()), mark(4))));
+        assert!(!ledger.note_file(&with_head(b"one\ntwo\nthree\n")), "never back");
+        assert_eq!(ledger.take_moved().positions, [two.at(Mark::start()), two.at(mark(4))]);
+        ledger.begin_file(number);
+        assert!(ledger.note_file(&two));
+        ledger.forget(number);
+        assert_eq!(ledger.take_moved(), Moves { forgotten: vec![number], ..Moves::default() });
     }
 
     #[test]

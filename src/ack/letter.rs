@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+use crate::batch::SourceNumber;
 use crate::json;
 
 /// Why an event is a dead letter. The names are part of the interface.
@@ -90,7 +91,22 @@ pub struct Letter {
     pub day: Option<i64>,
     /// Which block it was of those that were sent again; not written.
     pub again: Option<usize>,
+    /// It is of one of several events of its record; not written.
+    pub is_part: bool,
+    /// What it is known by when its line is read again.
+    pub line: Option<Line>,
 }
+
+/// What tells the line of a letter, or the event of a line that holds several, from every other that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub number: SourceNumber,
+    /// A digest of where it stands and of its bytes.
+    pub print: Print,
+}
+
+/// The first 16 bytes of a SHA-256.
+pub type Print = [u8; 16];
 
 impl Letter {
     /// Writes the line that it is in the file.
@@ -136,6 +152,10 @@ impl Letter {
         }
         if let Some(day) = self.day {
             out.extend_from_slice(format!(",\"day\":{day}").as_bytes());
+        }
+        if let Some(Line { number, print }) = self.line {
+            let (name, number) = number.named();
+            out.extend_from_slice(format!(",\"{name}\":{number},\"print\":\"{}\"", hex::encode(print)).as_bytes());
         }
         out.push(b'}');
     }
@@ -197,6 +217,8 @@ pub mod tests {
             inode: None,
             day: None,
             again: None,
+            is_part: false,
+            line: None,
         }
     }
 
@@ -234,5 +256,9 @@ pub mod tests {
         let got = parse(&letter);
         assert_eq!(got["source"], serde_json::json!({"name": "stdin", "offset": 7, "input": 2, "head": "aGVhZA=="}));
         assert_eq!(got["cut"], true);
+        (letter.input, letter.head) = (0, None);
+        letter.line = Some(Line { number: SourceNumber::File(3), print: [0xab; 16] });
+        let (source, print) = (parse(&letter)["source"].clone(), "ab".repeat(16));
+        assert_eq!(source, serde_json::json!({"name": "stdin", "offset": 7, "file": 3, "print": print}));
     }
 }

@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::Letter;
+use super::told::Told;
 use crate::disk::{Disk, File, PRIVATE, Real, Stream, folder_of, line_begin};
 
 /// Where letters go.
@@ -34,6 +35,8 @@ pub struct LetterFile<D: Disk = Real> {
     path: PathBuf,
     bytes_max: u64,
     file: Option<D::File>,
+    /// Letters that are there already, of what is read again.
+    told: Told,
 }
 
 impl LetterFile {
@@ -44,7 +47,17 @@ impl LetterFile {
 
 impl<D: Disk> LetterFile<D> {
     pub fn new_on(disk: D, path: PathBuf, bytes_max: u64) -> LetterFile<D> {
-        LetterFile { disk, path, bytes_max, file: None }
+        LetterFile { disk, path, bytes_max, file: None, told: Told::default() }
+    }
+
+    /// These letters are there: none of them is written again.
+    pub fn after(self, told: Told) -> LetterFile<D> {
+        LetterFile { told, ..self }
+    }
+
+    #[cfg(test)]
+    pub fn with_room(self, bytes_max: u64) -> LetterFile<D> {
+        LetterFile { bytes_max, ..self }
     }
 
     /// The file that the path leads to now, locked until it is dropped or unlocked.
@@ -71,13 +84,18 @@ impl<D: Disk> LetterFile<D> {
         Ok(file)
     }
 
-    fn write(&mut self, letters: &[&Letter]) -> Result<(), Short> {
+    /// Writes all that are not there already.
+    fn write(&mut self, letters: &[&Letter], is_told: &[bool]) -> Result<(), Short> {
         let (bytes_max, time) = (self.bytes_max, self.disk.now().iso());
         let short = |why| Short { taken: 0, why };
         let file = self.locked().map_err(short)?;
         let whole = file.bytes().map_err(short)?;
         let (mut out, mut taken) = (Vec::new(), 0);
-        for letter in letters {
+        for (letter, is_told) in letters.iter().zip(is_told) {
+            if *is_told {
+                taken += 1;
+                continue;
+            }
             let before = out.len();
             letter.write(&time, &mut out);
             // a letter that is larger than all that is allowed has a file to itself
@@ -107,7 +125,16 @@ impl<D: Disk> LetterFile<D> {
 
 impl<D: Disk> Letters for LetterFile<D> {
     fn append(&mut self, letters: &[&Letter]) -> Result<(), Short> {
-        let written = self.write(letters);
+        let is_told: Vec<bool> = letters.iter().map(|letter| self.told.take(letter)).collect();
+        if is_told.iter().all(|is_told| *is_told) {
+            return Ok(());
+        }
+        let written = self.write(letters, &is_told);
+        if let Err(short) = &written {
+            // these are asked for once more
+            let rest = letters.iter().zip(&is_told).skip(short.taken);
+            rest.filter(|(_, is_told)| **is_told).for_each(|(letter, _)| self.told.give_back(letter));
+        }
         if let Some(file) = &self.file
             && file.unlock().is_err()
         {

@@ -12,6 +12,7 @@ pub mod positions;
 pub mod recent;
 pub mod stored;
 mod summary;
+pub mod told;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -21,12 +22,13 @@ use tokio::time::Instant;
 
 use crate::batch::StoredPart;
 use crate::input::budget::{BATCH_BYTES, Permit};
+use crate::input::identity::{FileKey, Mark};
 use crate::output::{Phase, Phases};
 use kept::{Held, Keep};
 use positions::Save;
 
 pub use ledger::{Claim, Ledger, Moves, Span as Reach};
-pub use letter::{Letter, Reason};
+pub use letter::{Letter, Line, Reason};
 pub use letter_file::{LetterFile, Letters};
 pub use summary::{Summary, Tally, counted};
 
@@ -40,8 +42,9 @@ struct Ticket {
     /// The batch's number within its partition, from 0.
     number: u64,
     open: AtomicI64,
-    /// What the file's position is once this batch and all before it are settled.
-    claim: Option<Claim>,
+    /// The file that it is of, where that has a position, and what this is once the batch and all before it are settled.
+    file: Option<Arc<FileKey>>,
+    mark: Option<Mark>,
     /// The records, or those of them that may still be needed, until the last claim is gone.
     held: Mutex<Option<Arc<Held>>>,
     /// Who keeps the records until the batch is settled, where its source cannot be read again.
@@ -53,7 +56,7 @@ struct Ticket {
 impl Receipt {
     /// A receipt with one claim open, the worker's own.
     pub fn new(partition: u32, number: u64, permit: Option<Permit>) -> Receipt {
-        Receipt::tied(partition, number, permit, None, None)
+        Receipt::tied(partition, number, permit, None, None, None)
     }
 
     /// As [`Receipt::new`], for a batch of a file whose position is saved, or of a source that cannot be read again
@@ -62,11 +65,12 @@ impl Receipt {
         partition: u32,
         number: u64,
         permit: Option<Permit>,
-        claim: Option<Claim>,
+        file: Option<Arc<FileKey>>,
+        mark: Option<Mark>,
         keep: Option<Keep>,
     ) -> Receipt {
         let (open, held) = (AtomicI64::new(1), Mutex::default());
-        Receipt(Arc::new(Ticket { partition, number, open, claim, held, keep, permit }))
+        Receipt(Arc::new(Ticket { partition, number, open, file, mark, held, keep, permit }))
     }
 
     /// Holds the batch's records until the last claim on it is gone, or, if its source cannot be read again, until
@@ -167,8 +171,8 @@ impl Receipt {
         self.0.permit.as_ref().map_or(0, Permit::bytes)
     }
 
-    pub fn claim(&self) -> Option<&Claim> {
-        self.0.claim.as_ref()
+    pub fn claim(&self) -> Option<Claim> {
+        self.0.file.clone().zip(self.0.mark)
     }
 
     /// Whether `claims` are all that is open.
@@ -282,7 +286,10 @@ impl Desk<'_> {
             let due = saving.due(self.shared);
             // what is to be saved beside positions comes without a message
             match messages.recv_timeout(due.unwrap_or(SAVE_WAIT)) {
-                Ok(first) => self.take([first].into_iter().chain(messages.try_iter().take(GROUP_MAX - 1))),
+                Ok(first) => {
+                    let more = messages.try_iter().take(GROUP_MAX - 1);
+                    self.take([first].into_iter().chain(more), &mut saving);
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return saving.finish(&self),
             }
@@ -293,21 +300,22 @@ impl Desk<'_> {
         }
     }
 
-    fn take(&mut self, messages: impl Iterator<Item = Message>) {
+    fn take(&mut self, messages: impl Iterator<Item = Message>, saving: &mut Saving) {
         let mut group = Vec::new();
         for message in messages {
             match message {
                 Message::Settled(settled) => group.push(settled),
                 Message::Flush(flush) => {
-                    self.settle(std::mem::take(&mut group));
+                    self.settle(std::mem::take(&mut group), saving);
                     self.answer(&flush);
                 }
             }
         }
-        self.settle(group);
+        self.settle(group, saving);
     }
 
-    fn settle(&mut self, group: Vec<Settled>) {
+    fn settle(&mut self, group: Vec<Settled>, saving: &mut Saving) {
+        saving.note_files(&group, self.shared);
         match wait_for_letters(&group, &mut *self.letters, self.phases) {
             true => self.shared.count(&group),
             false => self.shared.count_unsettled(&group),
@@ -316,7 +324,7 @@ impl Desk<'_> {
 
     fn answer(&self, flush: &Flush) {
         let next = flush.next.iter().filter(|(receipt, claims)| receipt.is_open_by(*claims));
-        let next = next.map(|(receipt, _)| ((receipt.partition(), receipt.number()), receipt.claim().cloned()));
+        let next = next.map(|(receipt, _)| ((receipt.partition(), receipt.number()), receipt.claim()));
         let moved = self.shared.lock().1.take_moved_with(&next.collect());
         // who asked and left needs no answer
         let _ = flush.answer.send(moved);
@@ -358,6 +366,17 @@ impl Saving {
             (self.noted, self.is_behind) = (Some(Instant::now()), true);
         }
         Ok(())
+    }
+
+    /// Sees to it that files are known by their numbers before letters of them are written: read again, a line that has
+    /// its letter gets no second one. Where that cannot be saved it gets one.
+    pub fn note_files(&mut self, group: &[Settled], shared: &Shared) {
+        let files = group.iter().filter(|end| !end.letters.is_empty()).filter_map(|end| end.receipt.0.file.as_deref());
+        let is_new = files.fold(false, |is_new, file| shared.lock().1.note_file(file) | is_new);
+        if is_new && self.store.is_some() {
+            // said once, and tried again when it is due again
+            let _ = self.save_or_note(shared);
+        }
     }
 
     pub fn save(&mut self, shared: &Shared) -> anyhow::Result<()> {
@@ -445,7 +464,7 @@ impl Shared {
             summary.0.add(&end.tally, end.letters.len() as u64);
             end.receipt.note_done(end.letters.iter().map(|letter| letter.offset));
             if end.receipt.close(end.claims) {
-                let claim = end.receipt.claim().cloned();
+                let claim = end.receipt.claim();
                 summary.1.settle(end.receipt.partition(), end.receipt.number(), claim);
                 end.receipt.settled();
             }
@@ -495,7 +514,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::identity::{FileKey, Identity, Mark, Position, Print};
+    use crate::input::identity::{Identity, Position, Print};
     use std::path::Path;
 
     /// A disk that takes nothing until it was asked a few times.
@@ -545,7 +564,7 @@ mod tests {
             let identity = Identity { device: 1, inode: u64::from(partition), born: None, head: Print::head(b"") };
             let file = Arc::new(FileKey { path: "/a".into(), identity, number: u64::from(partition) + 1 });
             self.shared.lock().1.open(partition, number, number * 10..number * 10 + 10);
-            Receipt::tied(partition, number, None, Some((file, mark)), None)
+            Receipt::tied(partition, number, None, Some(file), Some(mark), None)
         }
 
         fn offsets(&self) -> Vec<u64> {
@@ -577,6 +596,8 @@ mod tests {
             inode: None,
             day: None,
             again: None,
+            is_part: false,
+            line: None,
         }
     }
 

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
+use crate::batch::SourceNumber;
 use crate::disk::{Disk, File, Real, Stream};
 use crate::json;
 use crate::time::Time;
@@ -27,6 +28,7 @@ pub struct Stored {
     pub head: Arc<[u8]>,
     pub inode: Option<(u64, u64)>,
     pub day: Option<i64>,
+    pub number: Option<SourceNumber>,
     /// The record as it was read, or the event where that is not kept.
     pub record: Vec<u8>,
     /// The record is only the beginning of its line.
@@ -50,6 +52,10 @@ impl Stored {
             head: BASE64.decode(source["head"].as_str().unwrap_or_default()).ok()?.into(),
             inode: source["device"].as_u64().zip(source["inode"].as_u64()),
             day: source["day"].as_i64(),
+            number: match (source["file"].as_u64(), source["spool"].as_u64()) {
+                (Some(number), _) => Some(SourceNumber::File(number)),
+                (None, number) => number.map(SourceNumber::Spool),
+            },
             record: record(line, &letter)?,
             is_cut: letter["cut"] == true,
         })
@@ -164,6 +170,7 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ack::Line;
     use crate::ack::letter::tests::sample;
 
     #[test]
@@ -179,12 +186,14 @@ mod tests {
             (letter.event, letter.raw) = (event.map(<[u8]>::to_vec), raw.to_vec());
             (letter.input, letter.head, letter.inode) = (1, Some(b"head".as_slice().into()), Some((3, 5)));
             letter.day = Some(-1);
+            letter.line = Some(Line { number: SourceNumber::Spool(5), print: [0xab; 16] });
             let mut line = Vec::new();
             letter.write("2026-01-01T00:00:00.000Z", &mut line);
             let got = Stored::read(&line).unwrap();
             assert_eq!(got.record, raw);
             assert_eq!((got.input, &*got.head, got.offset, got.attempts), (1, b"head".as_slice(), 7, 2));
             assert_eq!((got.inode, got.day), (Some((3, 5)), Some(-1)));
+            assert_eq!(got.number, Some(SourceNumber::Spool(5)));
         }
         assert!(Stored::read(b"{\"half\":").is_none() && Stored::read(b"{}").is_none());
     }

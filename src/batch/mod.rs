@@ -67,11 +67,33 @@ pub struct Source {
     pub again: Option<usize>,
     /// Which events of records that hold several were stored when their block was kept.
     pub stored: Arc<[StoredPart]>,
+    /// What it is when it is read again; none of what is read once.
+    pub number: Option<SourceNumber>,
+}
+
+/// By what a source is known that may be read again, in this run or a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SourceNumber {
+    /// The number by which the file's position is saved.
+    File(u64),
+    /// The number that is the spool's name.
+    Spool(u64),
+}
+
+impl SourceNumber {
+    /// What it is called in a letter, and its number.
+    pub fn named(&self) -> (&'static str, u64) {
+        match self {
+            SourceNumber::File(number) => ("file", *number),
+            SourceNumber::Spool(number) => ("spool", *number),
+        }
+    }
 }
 
 impl Default for Source {
     fn default() -> Source {
-        Source { name: "".into(), head: Arc::default(), inode: None, day: None, again: None, stored: Arc::default() }
+        let (name, head, stored) = ("".into(), Arc::default(), Arc::default());
+        Source { name, head, inode: None, day: None, again: None, stored, number: None }
     }
 }
 

@@ -46,6 +46,8 @@ impl Seen<'_> {
             // of what was not read at all nothing is known
             () if head == 0 => None,
             () if self.identity().has_inode_of(identity) => Some(Row::Same),
+            // nor is there anything to skip of what has only a number
+            () if mark.offset == 0 => None,
             // all there was of it
             () if self.is_packed => (is_long || mark.offset <= head as u64).then_some(Row::Packed),
             () => {
@@ -314,6 +316,7 @@ mod tests {
         // changed behind the mark, and just before it
         let behind: &'static str = Box::leak(format!("{}{}", &long[..1200], long[1200..].to_uppercase()).into());
         let before: &'static str = Box::leak(format!("{}{}", &long[..1190], long[1190..].to_uppercase()).into());
+        let others: &'static str = Box::leak("another line, the same each time\n".repeat(100).into_boxed_str());
         let known = Known::new(vec![
             position(1, "/a", (1, 1), "first\nsecond\n", 6),
             position(2, "/b", (1, 2), long, 1200),
@@ -324,6 +327,9 @@ mod tests {
             // nobody knows when these were made
             unborn(position(6, "/f", (1, 6), "first\n", 6)),
             unborn(position(7, "/f", (1, 6), "first\nsecond\n", 13)),
+            // nothing of them is settled
+            position(8, "/g", (1, 8), others, 0),
+            position(9, "/h", (1, 9), "nothing\n", 0),
         ]);
         let none: Option<i64> = None;
         for (path, inode, born, text, want) in [
@@ -352,6 +358,12 @@ mod tests {
             ("/b", (1, 2), none, before, None),
             // nothing was read of it
             ("/d", (1, 4), none, "new\n", None),
+            // nothing of it is settled: only its inode tells it
+            ("/x", (1, 8), none, others, Some((8, Row::Same))),
+            ("/g", (1, 12), none, others, None),
+            ("/g", (2, 8), none, others, None),
+            ("/h", (1, 9), none, "nothing\nmore\n", Some((9, Row::Same))),
+            ("/h", (1, 9), none, "another\n", None),
         ] {
             let (device, inode) = inode;
             let zero = (0, 0);

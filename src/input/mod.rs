@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use crate::ack::kept::{Held, Keep, Kept, Spool};
 use crate::ack::positions::Before;
-use crate::ack::{Claim, Receipt, Shared};
-use crate::batch::Source;
+use crate::ack::{Receipt, Shared};
+use crate::batch::{Source, SourceNumber};
 use crate::codec::rule::Rule;
 use crate::codec::{Block, Cutting};
 use crate::output::{Phase, Phases, Slot, Slots};
@@ -155,12 +155,15 @@ impl Intake {
             // saved whether or not something is new: it is not known by this name or number
             if has_moved || was > 0 && was != number {
                 ledger.claim((file.clone(), mark));
+            } else if was == 0 {
+                ledger.begin_file(number);
             }
             (file, ledger.partition(start.offset))
         };
         let inode = Some((identity.device, identity.inode));
         let head = start.head.as_slice().into();
-        let source = Arc::new(Source { name: name.into(), head, inode, day: Some(day), ..Source::default() });
+        let (day, number) = (Some(day), Some(SourceNumber::File(file.number)));
+        let source = Arc::new(Source { name: name.into(), head, inode, day, number, ..Source::default() });
         let mut series = Series { partition, number: 0, input: self.input, source, file: Some(file), keep: None };
         let mut take = |block, head: &[u8]| self.submit(series.next(block, head));
         let ending = lines::read(bytes, start, self.limits.clone(), &self.pool, &|| self.is_running(), &mut take);
@@ -272,8 +275,7 @@ impl Draft {
         let Draft { partition, number, block, input, source, file, keep } = self;
         let covered = block.offset..block.offset + block.too_long.map_or(block.bytes.len() as u64, |line| line.covered);
         shared.lock().1.open(partition, number, covered);
-        let claim: Option<Claim> = file.zip(block.mark);
-        let receipt = Receipt::tied(partition, number, Some(permit), claim, keep);
+        let receipt = Receipt::tied(partition, number, Some(permit), file, block.mark, keep);
         Job { input, block, source, receipt, slot }
     }
 

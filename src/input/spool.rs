@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::Given;
 use crate::ack::kept::{Held, Spool};
-use crate::batch::{Source, StoredPart};
+use crate::batch::{Source, SourceNumber, StoredPart};
 use crate::codec::{Block, TooLong};
 use crate::disk::{Disk, File, PRIVATE, Stream, folder_of};
 
@@ -59,9 +59,13 @@ fn next_name(disk: &impl Disk, folder: &Path) -> io::Result<String> {
     let now = disk.now();
     let now = i128::from(now.secs) * 1_000_000_000 + i128::from(now.nanos);
     let names = disk.list(folder)?.into_iter().filter(|path| is_spool(path));
-    let number = |path: PathBuf| path.file_stem()?.to_str()?.split('-').next()?.parse::<i128>().ok();
-    let last = names.filter_map(number).max().unwrap_or(0);
-    Ok(format!("{:019}", now.max(last + 1)))
+    let last = names.filter_map(|path| number(&path)).max().unwrap_or(0);
+    Ok(format!("{:019}", now.max(i128::from(last) + 1)))
+}
+
+/// The number that a spool's name is.
+pub fn number(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.parse().ok()
 }
 
 fn write_file(disk: &impl Disk, path: &Path, pieces: &[(&Held, u64, &[u8])]) -> io::Result<u64> {
@@ -173,7 +177,8 @@ impl<D: Disk> Reader<D> {
         let known = BASE64.decode(head["head"].as_str().unwrap_or_default())?;
         let name = head["source"].as_str().context("a block without its source")?;
         let (day, stored) = (head["day"].as_i64(), stored(&head["stored"])?);
-        let source = Source { name: name.into(), head: known.into(), day, stored, ..Source::default() };
+        let number = number(&self.path).map(SourceNumber::Spool);
+        let source = Source { name: name.into(), head: known.into(), day, stored, number, ..Source::default() };
         let source = Arc::new(source);
         let block = Block { bytes: bytes.into(), offset, too_long, mark: None, records: None };
         Ok(Some(Given { input: self.input, source, block, spool: Some(self.spool.clone()) }))

@@ -130,6 +130,8 @@ pub struct Item {
     pub index: u32,
     /// A hash of the id: equal ids have equal hashes. Zero with ids of the engine's own.
     pub id_hash: u32,
+    /// Its record holds several events.
+    pub is_part: bool,
     /// Where the record begins in its source.
     pub offset: u64,
 }

@@ -274,6 +274,8 @@ fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
         inode: None,
         day: None,
         again: None,
+        is_part: item.is_part,
+        line: None,
     }
 }
 
@@ -386,7 +388,8 @@ mod tests {
         receipt.open(1);
         let body = format!("{number}{}\n", "x".repeat(size)).into_bytes();
         let source_at = number.to_string().len() as u32;
-        let item = Item { head_at: 0, source_at, end: body.len() as u32, index: 0, id_hash: 1, offset: 0 };
+        let item =
+            Item { head_at: 0, source_at, end: body.len() as u32, index: 0, id_hash: 1, is_part: false, offset: 0 };
         Parcel { body: body.into(), items: vec![item], indices: vec!["a".into()], source: "test".into(), receipt }
     }
 

@@ -205,6 +205,7 @@ impl<'a> Packer<'a> {
             end: body.len() as u32,
             index: address.index,
             id_hash: if self.pipeline.ordered { hash(&self.id) } else { 0 },
+            is_part: event.part().is_some(),
             offset: event.offset(),
         });
     }
@@ -244,5 +245,7 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         inode: None,
         day: None,
         again: None,
+        is_part: event.part().is_some(),
+        line: None,
     }
 }

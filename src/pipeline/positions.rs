@@ -70,6 +70,14 @@ impl Pipeline {
         })
     }
 
+    /// A digest of where numbers are given to files and spools: a letter of another place is of another line.
+    pub fn numbers_of(&self) -> [u8; 16] {
+        let place = (self.saves_in(), std::path::absolute(&self.spool).unwrap_or_else(|_| self.spool.clone()));
+        let mut print = [0; 16];
+        print.copy_from_slice(&<sha2::Sha256 as sha2::Digest>::digest(format!("{place:?}"))[..16]);
+        print
+    }
+
     /// Where positions of files are saved, in words.
     pub fn positions_words(&self) -> Option<String> {
         self.saves_in().map(|_| match self.positions() {

@@ -211,7 +211,7 @@ impl Chunk {
         let mut whole = stored.record.clone();
         whole.extend_from_slice(&stored.head);
         whole.extend_from_slice(stored.source.as_bytes());
-        whole.extend_from_slice(format!("{:?}", stored.inode).as_bytes());
+        whole.extend_from_slice(format!("{:?}", (stored.inode, stored.number)).as_bytes());
         match self.places.entry((print(&whole), stored.offset, stored.input)) {
             Entry::Occupied(there) => {
                 let again = &mut self.records[*there.get()];
@@ -230,21 +230,22 @@ impl Chunk {
     fn blocks(&self, pipeline: &Pipeline) -> (Vec<Given>, Vec<HashMap<u64, usize>>) {
         let (mut blocks, mut inside): (Vec<Given>, Vec<HashMap<u64, usize>>) = (Vec::new(), Vec::new());
         for (number, again) in self.records.iter().enumerate() {
-            let Stored { record, offset, input, head, source, inode, day, .. } = &again.stored;
+            let Stored { record, offset, input, head, source, inode, day, number: of, .. } = &again.stored;
             let input = if *input < pipeline.inputs.len() { *input } else { 0 };
             let fits = blocks.last().zip(inside.last()).is_some_and(|(last, there)| {
                 last.input == input
                     && (&*last.source.name, &last.source.head) == (source.as_str(), head)
-                    && (last.source.inode, last.source.day) == (*inode, *day)
+                    && (last.source.inode, last.source.day, last.source.number) == (*inode, *day, *of)
                     && !there.contains_key(offset)
                     && last.block.bytes.len() + record.len() <= pipeline.tuning.batch_bytes
             });
             if !fits {
                 let (name, head, again) = (source.as_str().into(), head.clone(), Some(blocks.len()));
-                let source = Arc::new(Source { name, head, inode: *inode, day: *day, again, ..Source::default() });
+                let (inode, day, number) = (*inode, *day, *of);
+                let source = Source { name, head, inode, day, again, number, ..Source::default() };
                 let (bytes, records) = (Vec::new().into(), Some(Vec::new()));
                 let block = Block { bytes, offset: *offset, too_long: None, mark: None, records };
-                blocks.push(Given { input, source, block, spool: None });
+                blocks.push(Given { input, source: Arc::new(source), block, spool: None });
                 inside.push(HashMap::new());
             }
             if let (Some(given), Some(inside)) = (blocks.last_mut(), inside.last_mut()) {

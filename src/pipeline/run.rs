@@ -12,15 +12,19 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use anyhow::Context;
+
 use super::pack::Packer;
 use super::{InputKind, Pipeline};
 use crate::ack::kept::{Held, Kept};
 use crate::ack::positions::{Before, Save, Store};
+use crate::ack::told::Told;
 use crate::ack::{Acks, Desk, LetterFile, Letters, Shared, Summary, Tally};
 use crate::batch::Batch;
 use crate::codec::Record;
 use crate::disk::Real;
 use crate::input::budget::Budget;
+use crate::input::identity::Position;
 use crate::input::known::Known;
 use crate::input::lines::Rest;
 use crate::input::{Given, Intake, Job, spool, stdin};
@@ -88,15 +92,21 @@ struct Begun {
     before: Arc<Before>,
     /// Where positions are saved, unless the output does that.
     positions: Option<Box<dyn Save>>,
+    /// Letters of what may be read again.
+    told: Told,
 }
 
 /// Opens the output, and finds out how far the files were read.
 fn begin(pipeline: &Pipeline, session: &Session) -> anyhow::Result<Begun> {
     let mut output = pipeline.output.open(pipeline)?;
     let has_files = pipeline.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
-    if matches!(session.feed, Feed::Given(_)) || !has_files {
+    if matches!(session.feed, Feed::Given(_)) {
         // what is given has no position, and another process may hold those there are
-        return Ok(Begun { output, before: Arc::default(), positions: None });
+        return Ok(Begun { output, before: Arc::default(), positions: None, told: Told::default() });
+    }
+    if !has_files {
+        let told = told(pipeline, &[])?;
+        return Ok(Begun { output, before: Arc::default(), positions: None, told });
     }
     let patterns = pipeline.patterns()?;
     let anew = pipeline.from_start.then_some(patterns.as_slice());
@@ -112,17 +122,29 @@ fn begin(pipeline: &Pipeline, session: &Session) -> anyhow::Result<Begun> {
             (store.before(), Some(Box::new(store) as Box<dyn Save>))
         }
     };
-    Ok(Begun { output, before: Arc::new(before), positions: store })
+    let told = told(pipeline, &before.positions)?;
+    session.shared.lock().1.number_above(told.number_max());
+    Ok(Begun { output, before: Arc::new(before), positions: store, told })
+}
+
+/// The letters of what may be read again: behind these positions, or of spools.
+fn told(pipeline: &Pipeline, positions: &[Position]) -> anyhow::Result<Told> {
+    // a folder that cannot be looked into is told of when they are sent
+    let spools = spool::files(&Real, &pipeline.spool).unwrap_or_default();
+    let spools = spools.iter().filter_map(|path| spool::number(path)).collect();
+    let failed = || format!("cannot read the dead letters in {}", pipeline.letters.display());
+    Told::load(&Real, &pipeline.letters, positions, &spools).with_context(failed)
 }
 
 fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
-    let Begun { output, before, positions } = begun;
+    let Begun { output, before, positions, told } = begun;
     let known = Arc::new(Known::new(before.positions.clone()));
     let Session { shared, kept, phases, feed, letters } = session;
     let (shared, phases) = (&shared, &phases);
     let form = output.form();
-    let file = || Box::new(LetterFile::new(pipeline.letters.clone(), pipeline.letters_bytes_max)) as Box<dyn Letters>;
-    let desk = Desk { letters: letters.unwrap_or_else(file), positions, shared, phases };
+    let file = || LetterFile::new(pipeline.letters.clone(), pipeline.letters_bytes_max).after(told);
+    let letters = letters.unwrap_or_else(|| Box::new(file()));
+    let desk = Desk { letters, positions, shared, phases };
     let (acks, messages) = Acks::channel();
     let (slots, parcels) = output::queue(SLOTS_MAX);
     let (jobs, taken) = sync_channel::<Job>(pipeline.tuning.workers);
@@ -233,12 +255,14 @@ pub struct Worker<'a> {
     packer: Packer<'a>,
     records: Vec<Record>,
     batch: Batch,
+    numbers_of: [u8; 16],
 }
 
 impl<'a> Worker<'a> {
     /// `bodies` is where the bodies of parcels come from.
     pub fn new(pipeline: &'a Pipeline, form: Form, bodies: Pool) -> Worker<'a> {
-        Worker { pipeline, packer: Packer::new(pipeline, form, bodies), records: Vec::new(), batch: Batch::default() }
+        let (packer, numbers_of) = (Packer::new(pipeline, form, bodies), pipeline.numbers_of());
+        Worker { pipeline, packer, records: Vec::new(), batch: Batch::default(), numbers_of }
     }
 
     /// From a block to a parcel in its slot; what ends here is told to `acks`.
@@ -253,7 +277,7 @@ impl<'a> Worker<'a> {
         let name = source.name.clone();
         let mut held = Held::new(input, source, as_read);
         (held.has_parts, held.wants_head) = (batch.has_parts(), pipeline.by_place);
-        held.cutting = pipeline.inputs[input].cutting();
+        (held.cutting, held.numbers_of) = (pipeline.inputs[input].cutting(), self.numbers_of);
         held.wants_inode = pipeline.inputs[input].location.is_wanted();
         held.wants_day = pipeline.inputs[input].codec.reads_day();
         held.block.bytes = batch.take_bytes();

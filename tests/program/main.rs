@@ -12,6 +12,7 @@ mod hostile;
 mod multiline;
 mod pipelines;
 mod positions;
+mod read_again;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod rights;

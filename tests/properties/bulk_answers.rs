@@ -88,7 +88,7 @@ fn parcels(action: Action, count: usize, flags: u64) -> Vec<Parcel> {
             let source_at = parcel.body.len() as u32;
             parcel.body.extend_from_slice(format!("{{\"n\":{n}}}\n").as_bytes());
             let (end, index, id_hash) = (parcel.body.len() as u32, n as u32 % 2, id as u32 + 1);
-            parcel.items.push(Item { head_at, source_at, end, index, id_hash, offset: n as u64 });
+            parcel.items.push(Item { head_at, source_at, end, index, id_hash, is_part: false, offset: n as u64 });
         }
         parcels.push(parcel);
     }

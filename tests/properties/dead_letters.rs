@@ -1,11 +1,14 @@
 //! Dead letters. Any bytes as their file: every whole line stays, a letter can be added, and what is no letter is
 //! told from one. Any record as a letter: it is one line, and comes back as it was.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use onceline::ack::letter_file::{Letters, rewrite};
 use onceline::ack::stored::{Lines, Stored};
+use onceline::ack::told::Told;
 use onceline::ack::{Letter, LetterFile, Reason};
+use onceline::disk::Real;
 use onceline::json::Scanner;
 use serde_json::Value;
 
@@ -36,6 +39,8 @@ fn letter(detail: &str, raw: &[u8]) -> Letter {
         inode: None,
         day: None,
         again: None,
+        is_part: false,
+        line: None,
     }
 }
 
@@ -46,6 +51,7 @@ fn check_file(bytes: &[u8]) {
     let lines = read(&path);
     assert_eq!(lines.concat(), bytes, "the lines are the file");
     lines.iter().for_each(|line| check_line(line));
+    Told::load(&Real, &path, &[], &HashSet::new()).expect("a file that can be read");
     assert!(rewrite(&path, &mut |line, out| out.extend_from_slice(line)).expect("a file that can be written"));
     assert_eq!(std::fs::read(&path).expect("a file"), bytes, "written anew as it was");
     LetterFile::new(path.clone(), u64::MAX).append(&[&letter("added", b"last")]).expect("a letter can be added");

@@ -28,7 +28,15 @@ pub fn parcel(action: Action, number: u64, events: &[Event]) -> Parcel {
         parcel.body.extend_from_slice(format!("{source}\n").as_bytes());
         let end = parcel.body.len() as u32;
         let id_hash = id.bytes().fold(1u32, |hash, b| hash.wrapping_mul(31).wrapping_add(b.into()));
-        parcel.items.push(Item { head_at, source_at, end, index: at as u32, id_hash, offset: n as u64 });
+        parcel.items.push(Item {
+            head_at,
+            source_at,
+            end,
+            index: at as u32,
+            id_hash,
+            is_part: false,
+            offset: n as u64,
+        });
     }
     parcel
 }

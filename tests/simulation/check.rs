@@ -10,7 +10,7 @@ use crate::engine::Doc;
 use crate::life::LETTERS;
 use crate::logs::Text;
 use crate::pipe::{PIPE, Piece};
-use crate::scenario::{APPS, Shape, Trouble};
+use crate::scenario::{APPS, End, LETTERS_BYTES_MAX, Shape, Trouble};
 use crate::session::Places;
 use crate::world::{World, lock};
 use crate::writer::{Kind, Line, Lines};
@@ -295,6 +295,34 @@ pub fn fates(world: &World) {
         world.clock.wrong(format!("a dead letter of line {n}, which was never complete"));
     }
     pieces_of_lines(world, &letters, pieces);
+}
+
+/// A line that is read again, since no position passes what is held, has no second letter, where it is known by then
+/// which file it is of: positions could be saved, and were not lost.
+pub fn one_letter_each(world: &World) {
+    let scenario = &world.scenario;
+    let is_full = |kind: Trouble| matches!(kind, Trouble::Full | Trouble::WriteFails);
+    let is_lost = |end: &End| matches!(end, End::PowerLoss { .. });
+    // nor is a letter known that somebody moved away
+    if scenario.faults.iter().any(|fault| is_full(fault.kind))
+        || scenario.ends.iter().any(is_lost)
+        || scenario.letters_bytes_max < LETTERS_BYTES_MAX
+    {
+        return;
+    }
+    letters(world);
+    let lines = lock(&world.lines);
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    let known = lock(&world.letters);
+    known.0.values().flat_map(|read| &read.letters).for_each(|(n, _)| *counts.entry(*n).or_default() += 1);
+    // a copy may have been read as a file of its own
+    let is_copied = |line: &&Line| lines.copies.iter().any(|(to, copy)| [*to, copy.of].contains(&line.text));
+    for line in lines.all.iter().filter(|line| line.text != PIPE && !is_copied(line)) {
+        match counts.get(&line.n) {
+            Some(1) | None => {}
+            Some(count) => world.clock.wrong(format!("line {} of {:?} has {count} dead letters", line.n, line.text)),
+        }
+    }
 }
 
 /// While letters are sent again, each line is still a document or a letter.

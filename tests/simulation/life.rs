@@ -185,8 +185,11 @@ impl Life<'_> {
         check::positions(world, &watched.store.positions(), "found at a start");
         let phases = watch::Sender::new(Phase::Running);
         let positions = watched.store.positions();
-        let session = Session::new(world, plan, pipeline, self.shared.clone(), kept.clone(), phases, positions);
+        let told = saves::told(world, &positions)?;
+        self.shared.lock().1.number_above(told.number_max());
         let letters = LetterFile::new_on(world.disk.clone(), LETTERS.into(), world.scenario.letters_bytes_max);
+        let letters = letters.after(told);
+        let session = Session::new(world, plan, pipeline, self.shared.clone(), kept.clone(), phases, positions);
         let saving = Saving::new(Some(Box::new(watched)));
         let why = Mutex::new(Why::Stopped);
         tokio::select! {

@@ -159,6 +159,7 @@ async fn through(world: &Arc<World>, pipelines: &[Pipeline]) {
         check::places_at_the_end(world, &watched.store.positions());
     }
     check::fates(world);
+    check::one_letter_each(world);
     let unhindered = check::others_went_on(world, &crashes);
     lock(&world.counts).unhindered = unhindered;
     // an older version that is sent again is the newest then

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use onceline::ack::Moves;
 use onceline::ack::positions::{Save, Store};
+use onceline::ack::told::Told;
 use onceline::input::identity::Position;
+use onceline::input::spool;
 
 use crate::check;
 use crate::disk::Disk;
-use crate::world::World;
+use crate::input::SPOOLS;
+use crate::life::LETTERS;
+use crate::world::{Crashed, World};
 
 pub const STATE: &str = "/state";
 
@@ -25,6 +29,13 @@ pub fn load(world: &Arc<World>, from_start: bool) -> anyhow::Result<Watched> {
         false => Store::load_from(world.disk.clone(), Path::new(STATE))?,
     };
     Ok(Watched { store, world: world.clone() })
+}
+
+/// The letters of what may be read again, as `pipeline::run` has it.
+pub fn told(world: &World, positions: &[Position]) -> Result<Told, Crashed> {
+    let spools = spool::files(&world.disk, Path::new(SPOOLS)).map_err(|_| Crashed)?;
+    let spools = spools.iter().filter_map(|path| spool::number(path)).collect();
+    Told::load(&world.disk, Path::new(LETTERS), positions, &spools).map_err(|_| Crashed)
 }
 
 impl Watched {

@@ -183,7 +183,9 @@ impl<'a> Session<'a> {
                         // asked by outputs that save positions themselves
                         Message::Flush(_) => None,
                     };
-                    self.group(group.filter_map(settled).collect(), &mut *letters).await?;
+                    let group: Vec<Settled> = group.filter_map(settled).collect();
+                    saving.note_files(&group, &self.shared);
+                    self.group(group, &mut *letters).await?;
                     quiet = 1;
                     false
                 }

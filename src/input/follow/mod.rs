@@ -21,19 +21,18 @@ mod turn;
 mod watch;
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::{Resource, getrlimit};
 
-use super::identity::{FileKey, Identity, Mark, Position};
+use super::identity::{FileKey, Mark, Position};
 use super::known::Place;
 use super::{Draft, Intake, file};
 use crate::ack::Shared;
 use crate::ack::positions::WAY_ON;
-use crate::batch::Source;
+use crate::batch::{Source, SourceNumber};
 use crate::codec::Block;
 use crate::pool::Buffer;
 use disk::Real;
@@ -159,7 +158,7 @@ impl Lanes {
                 let Some(followed) = self.files.get_mut(&file) else { return true };
                 let FileKey { identity, number, .. } = *followed.key;
                 followed.key = Arc::new(FileKey { path: path.to_path_buf(), identity, number });
-                followed.source = Arc::new(source(path, &identity, &followed.source.head));
+                followed.source = Arc::new(source(&followed.key, &followed.source.head));
                 self.claim(file, shared, submit)
             }
             Told::Lines { file, block, head, day, identity, mark } => {
@@ -169,7 +168,7 @@ impl Lanes {
                     followed.key = Arc::new(FileKey { path: path.clone(), identity: *identity, number: *number });
                 }
                 if head.len() > followed.source.head.len() || followed.source.day != Some(day) {
-                    followed.source = Arc::new(Source { day: Some(day), ..source(&followed.key.path, identity, head) });
+                    followed.source = Arc::new(Source { day: Some(day), ..source(&followed.key, head) });
                 }
                 followed.mark = *mark;
                 self.submit(file, block, shared, submit)
@@ -211,13 +210,16 @@ impl Lanes {
             (partition, number)
         };
         let key = Arc::new(FileKey { path: position.path.clone(), identity: position.identity, number });
-        let source = Arc::new(source(&position.path, &position.identity, &[]));
+        let source = Arc::new(source(&key, &[]));
         self.files.insert(file, Followed { partition, key: key.clone(), source, mark: position.mark });
         match was {
             Some(was) if was.position.is_same(position) && (was.file.is_some() || was.position.number == number) => {
                 true
             }
-            None if position.mark.offset == 0 => true,
+            None if position.mark.offset == 0 => {
+                shared.lock().1.begin_file(number);
+                true
+            }
             // behind what is left out, which stands on nothing
             None if after.is_none()
                 && let Some(met) = &mut self.met =>
@@ -248,15 +250,16 @@ impl Lanes {
     }
 }
 
-fn source(path: &Path, identity: &Identity, head: &[u8]) -> Source {
-    let inode = Some((identity.device, identity.inode));
-    Source { name: path.to_string_lossy().into(), head: head.into(), inode, ..Source::default() }
+fn source(file: &FileKey, head: &[u8]) -> Source {
+    let FileKey { path, identity, number } = file;
+    let (inode, number) = (Some((identity.device, identity.inode)), Some(SourceNumber::File(*number)));
+    Source { name: path.to_string_lossy().into(), head: head.into(), inode, number, ..Source::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::identity::Print;
+    use crate::input::identity::{Identity, Print};
 
     fn position(path: &str, text: &str) -> Position {
         let (head, tail) = (Print::head(text.as_bytes()), Print::tail(text.as_bytes()));

@@ -578,6 +578,8 @@ fn letter(
         inode: None,
         day: None,
         again: None,
+        is_part: item.is_part,
+        line: None,
     }
 }
 
@@ -612,7 +614,15 @@ mod tests {
             parcel.body.extend(format!("{{\"n\":{n}}}\n").bytes());
             let end = parcel.body.len() as u32;
             let id_hash = id.bytes().fold(1, |hash: u32, b| hash.wrapping_mul(31).wrapping_add(b.into()));
-            parcel.items.push(Item { head_at, source_at, end, index: at as u32, id_hash, offset: n as u64 });
+            parcel.items.push(Item {
+                head_at,
+                source_at,
+                end,
+                index: at as u32,
+                id_hash,
+                is_part: false,
+                offset: n as u64,
+            });
         }
         parcel
     }
@@ -792,7 +802,7 @@ mod tests {
             parcel.items.iter_mut().zip(&offsets).for_each(|(item, offset)| item.offset = 5 + offset);
             let kept = Arc::<Kept>::default();
             let keep = Some(Keep { kept: kept.clone(), spool: None });
-            parcel.receipt = Receipt::tied(0, 0, budget.try_take(0), None, keep);
+            parcel.receipt = Receipt::tied(0, 0, budget.try_take(0), None, None, keep);
             let block = Block {
                 bytes: lines.concat().into_bytes().into(),
                 offset: 5,
