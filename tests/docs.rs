@@ -157,6 +157,7 @@ fn required(kind: &str) -> &'static str {
         "hash" | "time-hash" | "compact" => "method = \"SHA256\"",
         "field" => "field = \"%{a}\"",
         "file" => "paths = \"a\"",
+        "cidr" => "address = \"a\"\nnetwork = \"::/0\"",
         "date" => "match = [\"a\", \"ISO8601\"]",
         "grok" => "match = { a = 'b' }",
         "json" => "source = \"a\"",

@@ -515,6 +515,73 @@ fn translate_reads_a_file_again() {
 }
 
 #[test]
+fn cidr() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("address = '%{{ip}}'\nnetwork_path = '{}'", path.display())
+    };
+    let private = "network = ['10.0.0.0/8,172.16.0.0/12', ' 192.168.0.0/16', 'fe80::/64']";
+    let of_ip = format!("address = '%{{ip}}'\n{private}");
+    let of_field = format!("address_field = '[host][ip]'\n{private}");
+    let told = "address = ['%{ip}', '%{other}']\nnetwork = ['%{nets}', '203.0.113.9']";
+    let listed = file("lines", "# inside\r\n10.0.0.0/8\r\n\n 192.168.1.0/255.255.255.0\n");
+    let commas = format!("{}\nseparator = ','", file("commas", "10.0.0.0/8,192.168.1.0/24"));
+    for (options, event, is_within) in [
+        (&*of_ip, r#"{"ip":"192.168.0.30"}"#, true),
+        (&of_ip, r#"{"ip":"172.31.255.255"}"#, true),
+        (&of_ip, r#"{"ip":"172.32.0.0"}"#, false),
+        (&of_ip, r#"{"ip":"8.8.8.8"}"#, false),
+        (&of_ip, r#"{"ip":"10.1.0.0/16"}"#, true),
+        (&of_ip, r#"{"ip":"10.0.0.0/7"}"#, false),
+        (&of_ip, r#"{"ip":"::ffff:10.0.0.1"}"#, true),
+        (&of_ip, r#"{"ip":"fe80:0:0:0:0:0:0:1"}"#, true),
+        (&of_ip, r#"{"ip":"FE80::1%eth0"}"#, true),
+        (&of_ip, r#"{"ip":"fd82::1"}"#, false),
+        (&of_ip, r#"{"ip":["10.0.0.1","10.0.0.2"]}"#, false),
+        (&of_ip, r#"{"ip":"x"}"#, false),
+        (&of_ip, r#"{}"#, false),
+        (&of_field, r#"{"host":{"ip":["no","192.168.0.1"]}}"#, true),
+        (&of_field, r#"{"host":{"ip":"10.9.8.7"}}"#, true),
+        (&of_field, r#"{"host":{"ip":377}}"#, false),
+        (&of_field, r#"{"host":{"ip":{"a":"10.0.0.1"}}}"#, false),
+        (told, r#"{"ip":"10.1.1.1","nets":["192.0.2.0/24","10.0.0.0/8"]}"#, true),
+        (told, r#"{"ip":"x","other":"203.0.113.9"}"#, true),
+        (told, r#"{"ip":"10.1.1.1","nets":"what"}"#, false),
+        (
+            "address_field = 'ip'\nnetwork = '%{nets}'",
+            r#"{"ip":["1.1.1.1","::ffff:10.1.1.1"],"nets":"10.0.0.0/8"}"#,
+            true,
+        ),
+        (&listed, r#"{"ip":"192.168.1.1"}"#, true),
+        (&listed, r#"{"ip":"192.168.2.1"}"#, false),
+        (&commas, r#"{"ip":"192.168.1.25"}"#, true),
+    ] {
+        let event: Value = serde_json::from_str(event).unwrap();
+        let mut want = event.clone();
+        if is_within {
+            want["tags"] = json!(["in"]);
+        }
+        check(&format!("type = 'cidr'\nadd_tag = 'in'\n{options}"), &event.to_string(), &want.to_string());
+    }
+    for (options, said) in [
+        ("address = 'a'", "nothing to look in"),
+        ("network = '10.0.0.0/8'", "nothing to look for"),
+        ("address = 'a'\naddress_field = 'a'\nnetwork = '::/0'", "both `address` and `address_field`"),
+        ("address = 'a'\nnetwork_path = 'a'\nnetwork = '::/0'", "both `network` and `network_path`"),
+        ("address = 'a'\nnetwork = ['::/0', '10.0.0.0/8, 10.0.0.0/33']", "`10.0.0.0/33` is no network"),
+        ("address = 'a'\nnetwork_path = '/no/such'", "cannot read the networks"),
+        (&file("bad", "10.0.0.0/8\nten"), "`ten` is no network"),
+        (&file("empty", "\n"), "there is no network in it"),
+        (&format!("{}\nseparator = ''", file("fine", "::/0")), "`separator` is empty"),
+    ] {
+        let Err(report) = step(&format!("[[filter]]\ntype = 'cidr'\n{options}")) else { panic!("{options}") };
+        assert!(report.contains(said), "{options}: {report}");
+    }
+}
+
+#[test]
 fn conditions_and_common_options() {
     let add = "type = 'mutate'\nadd_tag = 't'\n";
     check(&format!("{add}when = '[a] == 1'"), r#"{"a":1}"#, r#"{"a":1,"tags":["t"]}"#);

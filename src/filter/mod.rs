@@ -1,6 +1,7 @@
 //! Filters change events, one at a time, in the order of the pipeline file. A [`Step`] is a filter with its `when`
 //! and with the options that all filters have.
 
+pub mod cidr;
 pub mod clone;
 pub mod common;
 mod convert;
@@ -20,6 +21,7 @@ pub mod translate;
 pub mod truncate;
 pub mod urldecode;
 pub mod uuid;
+mod watched;
 
 use crate::batch::{Batch, EventMut, EventRef, Fate};
 use crate::condition::{Condition, Fault};
@@ -56,6 +58,7 @@ type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;
 
 /// Every filter there is, by its name in pipeline files.
 pub const KINDS: &[(&str, Read)] = &[
+    ("cidr", |t| boxed(t, "network_path", cidr::Config::read(t).map(cidr::Cidr::build))),
     ("clone", |t| boxed(t, "clones", clone::Config::read(t).map(clone::Clone::build))),
     ("csv", |t| boxed(t, "separator", csv::Config::read(t).map(csv::Csv::build))),
     ("date", |t| boxed(t, "match", date::Config::read(t).map(date::Date::build))),

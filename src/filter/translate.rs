@@ -15,11 +15,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::common::with_text;
 use super::convert::text_of;
+use super::watched::Watched;
 use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, View};
 use crate::config::Section;
@@ -255,49 +256,38 @@ fn yaml_value(value: &yaml_rust2::Yaml) -> serde_json::Value {
 
 pub struct Translate {
     config: Config,
-    dictionary: RwLock<Arc<Dictionary>>,
-    /// When the file is looked at next, and when it was changed last.
-    next_look: Mutex<(Instant, Option<SystemTime>)>,
+    dictionary: Held,
+}
+
+/// Where the dictionary is from.
+enum Held {
+    Inline(Arc<Dictionary>),
+    File(Watched<Dictionary>),
 }
 
 impl Translate {
     pub fn build(mut config: Config) -> Result<Translate, String> {
         let inline = std::mem::take(&mut config.dictionary);
-        let (pairs, changed) = match &config.file {
-            Some(file) => (read(&file.path)?, changed_at(&file.path)),
-            None => (inline, None),
+        let dictionary = match &config.file {
+            None => Held::Inline(Arc::new(Dictionary::new(inline, config.lookup)?)),
+            Some(file) => {
+                let first = |path: &Path| Dictionary::new(read(path)?, config.lookup);
+                Held::File(Watched::open(file.path.clone(), file.refresh_interval, first)?)
+            }
         };
-        let dictionary = RwLock::new(Arc::new(Dictionary::new(pairs, config.lookup)?));
-        let wait = config.file.as_ref().map_or(Duration::ZERO, |file| file.refresh_interval);
-        Ok(Translate { config, dictionary, next_look: Mutex::new((Instant::now() + wait, changed)) })
+        Ok(Translate { config, dictionary })
     }
 
     fn dictionary(&self) -> Arc<Dictionary> {
-        if let Some(file) = self.config.file.as_ref().filter(|file| !file.refresh_interval.is_zero()) {
-            self.look_again(file);
-        }
-        self.dictionary.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Reads the file again if it is time and it has changed. One worker does, the others go on.
-    fn look_again(&self, file: &DictionaryFile) {
-        let Ok(mut next) = self.next_look.try_lock() else { return };
-        if Instant::now() < next.0 {
-            return;
-        }
-        next.0 = Instant::now() + file.refresh_interval;
-        let changed = changed_at(&file.path);
-        if changed == next.1 {
-            return;
-        }
-        next.1 = changed;
-        let held = self.dictionary.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let old = if file.merges { held.pairs.clone() } else { Vec::new() };
-        let new = read(&file.path).and_then(|pairs| Dictionary::new(old.into_iter().chain(pairs), self.config.lookup));
-        match new {
-            Ok(new) => *self.dictionary.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new),
-            Err(error) => tracing::warn!(%error, "the dictionary that is there goes on"),
-        }
+        let file = match &self.dictionary {
+            Held::Inline(dictionary) => return dictionary.clone(),
+            Held::File(file) => file,
+        };
+        let merges = self.config.file.as_ref().is_some_and(|file| file.merges);
+        file.get(|held, path| {
+            let old = if merges { held.pairs.clone() } else { Vec::new() };
+            Dictionary::new(old.into_iter().chain(read(path)?), self.config.lookup)
+        })
     }
 
     /// The text's translation, or the fallback.
@@ -354,10 +344,6 @@ impl Translate {
         }
         any
     }
-}
-
-fn changed_at(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|meta| meta.modified()).ok()
 }
 
 impl Filter for Translate {

@@ -22,7 +22,16 @@ const COMMON: Rules = &[
 
 /// The settings of each filter, as its documentation has them; what is not named goes over as it stands.
 const FILTERS: &[(&str, Rules)] = &[
-    ("cidr", &[("address", Same(Texts)), ("network", Same(Texts)), ("network_path", Same(Text))]),
+    (
+        "cidr",
+        &[
+            ("address", Same(Texts)),
+            ("address_field", Same(Text)),
+            ("network", Same(Texts)),
+            ("network_path", Same(Text)),
+            ("refresh_interval", Same(Number)),
+        ],
+    ),
     ("clone", &[("clones", Same(Texts))]),
     (
         "csv",
