@@ -19,7 +19,7 @@
 //! - [`pipeline`]: a pipeline file as running threads; `check`, `explain`, `test`, dead letters sent
 //!   again
 //! - [`input`]: standard input and files: blocks of whole lines, each with a receipt
-//! - [`codec`]: records as events: `plain`, `json`, `csv`, `logfmt`, `syslog`
+//! - [`codec`]: records as events: `plain`, `json`, `csv`, `logfmt`, `syslog`, `cef`
 //! - [`batch`]: what flows: many events over one buffer
 //! - [`filter`]: changes events, or makes several of one, with [`condition`] for `when`; a file each, named as in
 //!   pipeline files

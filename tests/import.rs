@@ -589,6 +589,21 @@ fn conditions_keep_their_meaning() {
 }
 
 #[test]
+fn what_looks_up_has_counterparts() {
+    check_import(
+        "cidr { address => ['%{ip}'] network => ['10.0.0.0/8', '::1'] refresh_interval => 60 add_tag => ['in'] }",
+        &["= \"cidr\"", "= [\"10.0.0.0/8\", \"::1\"]", "refresh_interval = 60"],
+        &["counterpart"],
+    );
+    let codec = "cef { delimiter => '\\r\\n' device => 'host' ecs_compatibility => 'v1' raw_data_field => 'raw' }";
+    let import = import(&format!("input {{ stdin {{ codec => {codec} }} }} output {{ stdout {{ }} }}"));
+    assert_eq!(problems(&import.toml), "", "{}", import.toml);
+    assert!(import.toml.contains("= \"cef\""), "{}", import.toml);
+    assert!(import.toml.contains("device = \"host\""), "{}", import.toml);
+    assert!(!import.toml.contains("counterpart"), "{}", import.toml);
+}
+
+#[test]
 fn several_files_and_flags() {
     let sources = [
         ("a.conf", "input { stdin { } }\nfilter { mutate { add_tag => 'a\\tb' } }"),

@@ -1,6 +1,7 @@
 //! Codecs make events of records. A record is a line without its end, or several lines of which a rule says that they
 //! belong together; cutting the block into records is done here, once for all codecs.
 
+pub mod cef;
 pub mod charset;
 pub mod csv;
 pub mod json;

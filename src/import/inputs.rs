@@ -137,7 +137,26 @@ const CODECS: &[(&str, &str, Rules)] = &[
             ("target", Same(Text)),
         ],
     ),
-    ("cef", "cef", &[("delimiter", Same(Text))]),
+    (
+        "cef",
+        "cef",
+        &[
+            ("raw_data_field", Same(Text)),
+            ("device", Same(Text)),
+            ("default_timezone", Same(Text)),
+            ("locale", Same(Text)),
+            ("ecs_compatibility", Same(Text)),
+            ("delimiter", Unless(&["\n", "\\n", "\r\n", "\\r\\n"], "a record ends at a line end")),
+            ("reverse_mapping", Ignored),
+            ("vendor", Ignored),
+            ("product", Ignored),
+            ("version", Ignored),
+            ("signature", Ignored),
+            ("name", Ignored),
+            ("severity", Ignored),
+            ("fields", Ignored),
+        ],
+    ),
 ];
 
 /// The settings by which an input marks its events.
@@ -220,7 +239,7 @@ impl Mapping<'_> {
         table.add("type", Toml::Text(name.to_string()));
         let quiet: Rules = &[("ecs_compatibility", Ignored)];
         self.settings(&own, &[known.map_or(&[], |(.., rules)| *rules), quiet], &mut table);
-        if let Some(ecs) = self.options.ecs_compatibility().filter(|_| name == "multiline")
+        if let Some(ecs) = self.options.ecs_compatibility().filter(|_| matches!(name, "multiline" | "cef"))
             && !table.has("ecs_compatibility")
         {
             table.add("ecs_compatibility", Toml::Text(ecs.to_string()));

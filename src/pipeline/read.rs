@@ -228,9 +228,20 @@ const CODECS: &[(&str, BuildCodec)] = &[
         }
     }),
     ("multiline", |t| multiline::Multiline::read(t).map(|multiline| Box::new(multiline) as Box<dyn Codec>)),
+    ("cef", cef_codec),
     ("logfmt", |_| Some(Box::new(codec::logfmt::Logfmt::default()))),
     ("syslog", |t| Some(Box::new(codec::syslog::Syslog::build(&codec::syslog::Config::read(t))))),
 ];
+
+fn cef_codec(t: &Section<'_>) -> Option<Box<dyn Codec>> {
+    match codec::cef::Cef::build(codec::cef::Config::read(t)) {
+        Ok(cef) => Some(Box::new(cef)),
+        Err(why) => {
+            t.fail_quoting("locale", why, ());
+            None
+        }
+    }
+}
 
 fn json_codec(t: &Section<'_>) -> Option<Box<dyn Codec>> {
     let choices = [("dead-letter", json::OnError::DeadLetter), ("tag", json::OnError::Tag)];

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{first_line, numbers, tree};
 
-const CODECS: [&str; 17] = [
+const CODECS: [&str; 18] = [
     r#"{ type = "json" }"#,
     r#"{ type = "json", on_error = "tag" }"#,
     r#"{ type = "plain" }"#,
@@ -38,6 +38,7 @@ const CODECS: [&str; 17] = [
     r#"{ type = "multiline", pattern = '[{":]', negate = true, what = "previous", blank_lines = "keep", max_lines = 3 }"#,
     r#"{ type = "multiline", pattern = '}$', negate = true, what = "next", charset = "latin1", max_bytes = 40 }"#,
     r#"{ type = "multiline", pattern = '', what = "next", max_bytes = 3 }"#,
+    r#"{ type = "cef", ecs_compatibility = "v8" }"#,
 ];
 
 thread_local! {
