@@ -3,6 +3,7 @@
 //! backtracks; that one stops after [`STEPS_MAX`] steps, so no event can hold a worker up.
 //!
 //! [`Capturing`] is for patterns whose named groups are wanted from every event: it has a machine of its own.
+//! [`First`] is for many patterns of which the first that fits is wanted.
 //! [`OfLine`] is for patterns that are asked of every line, and say yes or no.
 //!
 //! What differs in Ruby: `^` and `$` are the ends of lines, `(?m)` lets the dot match a line end, `\d \w \s \h` are
@@ -11,7 +12,9 @@
 
 mod capturing;
 mod compile;
+mod first;
 mod line;
+mod literals;
 mod machine;
 mod tree;
 
@@ -19,6 +22,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use capturing::Capturing;
+pub use first::First;
 pub use line::OfLine;
 pub use machine::Found;
 
@@ -120,6 +124,14 @@ impl Regexp {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// As the engine has it.
+    fn engines_text(&self) -> &str {
+        match &self.engine {
+            Engine::Linear(regex) => regex.as_str(),
+            Engine::Backtracking(regex) => regex.as_str(),
+        }
     }
 
     /// Whether matching takes time in proportion to the text, whatever the text.

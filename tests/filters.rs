@@ -581,6 +581,118 @@ fn cidr() {
     }
 }
 
+/// Patterns in the form of uap-core's, made up here.
+const REGEXES: &str = r#"
+user_agent_parsers:
+  - regex: '(HeadlessX|NoFamily)?/never'
+  - regex: '(Foxy)/(\d+)\.(\d+)(?:\.(\d+)|)'
+  - regex: 'bot (\w+)(?: v(\d+)|)'
+    family_replacement: 'Bot $1'
+    v2_replacement: 9
+  - regex: '(?<!not )(Ringed)(?=/)'
+  - regex: '(Opus) (\d)\.(\d)\.(\d)\.(\d)'
+os_parsers:
+  - regex: 'Panes NT 6\.0'
+    os_replacement: 'Panes'
+    os_v1_replacement: 'Vista'
+    os_v2_replacement: 'SP1'
+  - regex: '(Tux|CPU OS) (\d+)[_.](\d+)(?:[_.](\d+)|)'
+    os_replacement: '$1'
+device_parsers:
+  - regex: 'model ([a-z]+)-(\d+)'
+    regex_flag: 'i'
+    device_replacement: 'Acme $2 $1 $3'
+  - regex: '(iSlab)'
+"#;
+
+#[test]
+fn useragent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("regexes = '{}'\nsource = 'a'", path.display())
+    };
+    let plain = file("regexes.yaml", REGEXES);
+    let check_agent = |options: &str, agent: &str, want: &str| {
+        let event = json!({ "a": agent }).to_string();
+        let want = format!("{},{want}}}", &event[..event.len() - 1]);
+        check(&format!("type = 'useragent'\n{plain}\n{options}"), &event, &want);
+    };
+    let other = r#""os_name":"Other","os":"Other","os_full":"Other""#;
+    for (agent, want) in [
+        (
+            "Foxy/45.0 (Tux 5.15.2) MODEL Ab-7",
+            r#""name":"Foxy","device":"Acme 7 Ab","major":"45","minor":"0","version":"45.0","os_major":"5","os_minor":"15","os_patch":"2","os_version":"5.15.2","os_name":"Tux","os":"Tux","os_full":"Tux 5.15.2""#,
+        ),
+        (
+            "Foxy/1.2.3.44 (Panes NT 6.0)",
+            r#""name":"Foxy","device":"Other","major":"1","minor":"2","patch":"3","version":"1.2.3.44","os_major":"Vista","os_minor":"SP1","os_version":"Vista SP1","os_name":"Panes","os":"Panes","os_full":"Panes Vista SP1""#,
+        ),
+        ("nothing", &format!(r#""name":"Other","device":"Other",{other}"#)),
+        (
+            "bot Ann v3",
+            &format!(r#""name":"Bot Ann","device":"Other","major":"3","minor":"9","version":"3.9",{other}"#),
+        ),
+        ("bot Ann", &format!(r#""name":"Bot Ann","device":"Other","minor":"9",{other}"#)),
+        (
+            "/never iSlab Foxy/2.1",
+            &format!(r#""name":"Foxy","device":"iSlab","major":"2","minor":"1","version":"2.1",{other}"#),
+        ),
+        ("not Ringed/", &format!(r#""name":"Other","device":"Other",{other}"#)),
+        ("a Ringed/", &format!(r#""name":"Ringed","device":"Other",{other}"#)),
+        (
+            "Opus 1.2.3.4",
+            &format!(
+                r#""name":"Opus","device":"Other","major":"1","minor":"2","patch":"3","version":"1.2.3.4",{other}"#
+            ),
+        ),
+    ] {
+        check_agent("", agent, want);
+        check_agent("lru_cache_size = 0", agent, want);
+    }
+    let foxy = "Foxy/45.0 (Tux 5.15)";
+    check_agent(
+        "target = 'u'\nprefix = 'p_'",
+        foxy,
+        r#""u":{"p_name":"Foxy","p_device":"Other","p_major":"45","p_minor":"0","p_version":"45.0","p_os_major":"5","p_os_minor":"15","p_os_version":"5.15","p_os_name":"Tux","p_os":"Tux","p_os_full":"Tux 5.15"}"#,
+    );
+    let of_schema = r#"{"name":"Foxy","device":{"name":"Other"},"version":"45.0","os":{"version":"5.15","name":"Tux","full":"Tux 5.15"}}"#;
+    check_agent("ecs_compatibility = 'v8'", foxy, &format!(r#""user_agent":{of_schema}"#));
+    let parts = "add_field = { m = '%{[@metadata][filter][user_agent][os][version][minor]}' }";
+    let want = format!(r#""x":{{"y":{of_schema}}},"m":"15""#);
+    check_agent(&format!("ecs_compatibility = 'v1'\ntarget = '[x][y]'\n{parts}"), foxy, &want);
+    let in_place = format!("type = 'useragent'\n{plain}\ntarget = 'a'\necs_compatibility = 'v8'");
+    check(&in_place, &json!({ "a": [foxy, "x"] }).to_string(), &format!(r#"{{"a":{of_schema}}}"#));
+    for event in [r#"{"a":""}"#, r#"{"a":null}"#, r#"{"a":7}"#, r#"{"a":[]}"#, r#"{"a":[7]}"#, r#"{"b":1}"#] {
+        check(&format!("type = 'useragent'\n{plain}\nadd_tag = 't'"), event, event);
+    }
+    let rest = "os_parsers: []\ndevice_parsers: []\n";
+    for (options, said) in [
+        ("source = 'a'".to_string(), "missing key `regexes`"),
+        ("source = 'a'\nregexes = '/no/such.yaml'".to_string(), "cannot read the patterns /no/such.yaml"),
+        (file("torn.yaml", "user_agent_parsers: ["), "torn.yaml cannot be used: "),
+        (file("empty.yaml", ""), "it has no list `user_agent_parsers`"),
+        (file("part.yaml", "user_agent_parsers: []"), "it has no list `os_parsers`"),
+        (
+            file("none.yaml", &format!("user_agent_parsers: [{{a: b}}]\n{rest}")),
+            "`user_agent_parsers`, entry 1: it has no",
+        ),
+        (
+            file("bad.yaml", &format!("user_agent_parsers: [{{regex: a}}, {{regex: '('}}]\n{rest}")),
+            "`user_agent_parsers`, entry 2: `(`: ",
+        ),
+        (
+            file("flag.yaml", &format!("user_agent_parsers: [{{regex: a, regex_flag: x}}]\n{rest}")),
+            "`regex_flag` is `x`",
+        ),
+        (format!("{plain}\nprefix = 'a['"), "field reference"),
+    ] {
+        let Err(report) = step(&format!("[[filter]]\ntype = 'useragent'\n{options}")) else { panic!("{options}") };
+        assert!(report.contains(said), "{options}: {report}");
+    }
+}
+
 #[test]
 fn conditions_and_common_options() {
     let add = "type = 'mutate'\nadd_tag = 't'\n";

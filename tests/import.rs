@@ -595,6 +595,15 @@ fn what_looks_up_has_counterparts() {
         &["= \"cidr\"", "= [\"10.0.0.0/8\", \"::1\"]", "refresh_interval = 60"],
         &["counterpart"],
     );
+    let regexes = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(regexes.path(), "user_agent_parsers: []\nos_parsers: []\ndevice_parsers: []\n").unwrap();
+    let agent = "useragent { source => 'a' target => 'ua' lru_cache_size => 100";
+    check_import(
+        &format!("{agent} regexes => '{}' }}", regexes.path().display()),
+        &["= \"useragent\"", "= \"ua\"", "regexes = "],
+        &["counterpart", "lru_cache_size"],
+    );
+    check_import(&format!("{agent} }}"), &["Logstash brings patterns along"], &["= \"useragent\""]);
     let codec = "cef { delimiter => '\\r\\n' device => 'host' ecs_compatibility => 'v1' raw_data_field => 'raw' }";
     let import = import(&format!("input {{ stdin {{ codec => {codec} }} }} output {{ stdout {{ }} }}"));
     assert_eq!(problems(&import.toml), "", "{}", import.toml);

@@ -20,6 +20,7 @@ pub mod syslog_pri;
 pub mod translate;
 pub mod truncate;
 pub mod urldecode;
+pub mod useragent;
 pub mod uuid;
 mod watched;
 
@@ -75,6 +76,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("translate", |t| boxed(t, "dictionary_path", translate::Config::read(t).map(translate::Translate::build))),
     ("truncate", |t| boxed(t, "type", truncate::Config::read(t).map(truncate::Truncate::build))),
     ("urldecode", |t| boxed(t, "field", urldecode::Config::read(t).map(urldecode::Urldecode::build))),
+    ("useragent", |t| boxed(t, "regexes", useragent::Config::read(t).map(useragent::Useragent::build))),
     ("uuid", |t| boxed(t, "target", uuid::Config::read(t).map(uuid::Uuid::build))),
 ];
 

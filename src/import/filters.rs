@@ -186,6 +186,9 @@ impl Mapping<'_> {
             return Err(reason(name));
         }
         let remarks = self.remarks.len();
+        if name == "useragent" && plugin.get("regexes").is_none() {
+            return Err("Logstash brings patterns along, onceline none: say a file of them as `regexes`".to_string());
+        }
         let mut block = Block::new("[[filter]]").text("type", name);
         let rules = FILTERS.iter().find(|(kind, _)| *kind == name).map_or(&[][..], |(_, rules)| *rules);
         self.settings(plugin, &[rules, COMMON, TEXTS], &mut block);
