@@ -161,6 +161,7 @@ fn required(kind: &str) -> &'static str {
         "date" => "match = [\"a\", \"ISO8601\"]",
         "grok" => "match = { a = 'b' }",
         "json" => "source = \"a\"",
+        "geoip" => "source = \"a\"\ndatabase = \"a\"",
         "useragent" => "source = \"a\"\nregexes = \"a\"",
         "multiline" => "pattern = \"a\"\nwhat = \"next\"",
         _ => "",

@@ -2,6 +2,8 @@
 //! read: each through the reader of pipeline files and a whole event. What differs on purpose is listed in
 //! `docs/differences.md`, and nothing else may. Below them, the filters against tables of our own.
 
+mod mmdb;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -690,6 +692,113 @@ fn useragent() {
     ] {
         let Err(report) = step(&format!("[[filter]]\ntype = 'useragent'\n{options}")) else { panic!("{options}") };
         assert!(report.contains(said), "{options}: {report}");
+    }
+}
+
+#[test]
+fn geoip() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        format!("type = 'geoip'\nsource = 'a'\ndatabase = '{}'", path.display())
+    };
+    let country = json!({ "iso_code": "GB", "names": { "de": "Großbritannien", "en": "United Kingdom" } });
+    let continent = json!({ "code": "EU", "names": { "en": "Europe" } });
+    let london = json!({
+        "city": { "names": { "en": "London", "ja": "ロンドン" } },
+        "continent": continent, "country": country,
+        "location": { "accuracy_radius": 10, "latitude": 51.5142, "longitude": -0.0931, "metro_code": 807, "time_zone": "Europe/London" },
+        "postal": { "code": "EC1" },
+        "subdivisions": [{ "iso_code": "GB", "names": { "en": "Great" } }, { "iso_code": "ENG", "names": { "en": "England" } }],
+    });
+    let networks = [
+        ("81.2.69.0/24", london),
+        ("2001:db8::/32", json!({ "location": { "latitude": 0.0, "longitude": 1.5 } })),
+        ("192.0.2.0/24", json!({ "country": country })),
+    ];
+    let city = file("city.mmdb", &mmdb::database("Made-City", &networks));
+    let place = r#""timezone":"Europe/London","location":{"lat":51.5142,"lon":-0.0931}"#;
+    let of_london = format!(
+        r#"{{"city_name":"London","country_name":"United Kingdom","continent_code":"EU","country_code2":"GB","country_code3":"GB","ip":"81.2.69.160","postal_code":"EC1","dma_code":807,"region_name":"England","region_code":"ENG",{place},"latitude":51.5142,"longitude":-0.0931}}"#
+    );
+    let tagged =
+        |event: &str| format!(r#"{},"geoip":{{}},"tags":["_geoip_lookup_failure"]}}"#, &event[..event.len() - 1]);
+    for event in [r#"{"a":"81.2.69.160"}"#, r#"{"a":["::ffff:81.2.69.160","no"]}"#] {
+        let want = format!(r#"{},"geoip":{of_london},"m":"GB"}}"#, &event[..event.len() - 1]);
+        check(&format!("{city}\nadd_field = {{ m = '%{{[geoip][country_code2]}}' }}"), event, &want);
+    }
+    check(
+        &city,
+        r#"{"a":"2001:DB8::1","geoip":{"x":1}}"#,
+        r#"{"a":"2001:DB8::1","geoip":{"x":1,"ip":"2001:db8:0:0:0:0:0:1","location":{"lat":0.0,"lon":1.5},"latitude":0.0,"longitude":1.5}}"#,
+    );
+    // not there, private, known without a place, no address; a name is not resolved
+    for address in ["8.8.8.8", "10.0.0.1", "192.0.2.1", "::1", "fd00::1", "81.2.69", " 81.2.69.160", "localhost"] {
+        let event = format!(r#"{{"a":"{address}"}}"#);
+        check(&city, &event, &tagged(&event));
+    }
+    for event in [r#"{"a":""}"#, r#"{"a":" "}"#, r#"{"a":null}"#, r#"{"a":7}"#, r#"{"a":[]}"#, r#"{"b":1}"#] {
+        let want = format!(r#"{},"tags":["x","y"]}}"#, &event[..event.len() - 1]);
+        check(&format!("{city}\ntag_on_failure = ['x', 'y']\nadd_tag = 'no'"), event, &want);
+    }
+    let some = "fields = ['CITY_NAME', 'region_iso_code', 'network', 'autonomous_system_number']\ntarget = '[s][g]'";
+    let want =
+        r#"{"a":"81.2.69.1","s":{"g":{"city_name":"London","region_iso_code":"GB-ENG","network":"81.2.69.0/24"}}}"#;
+    check(&format!("{city}\n{some}"), r#"{"a":"81.2.69.1"}"#, want);
+    let of_schema = city.replace("'a'", "'[client][ip]'") + "\necs_compatibility = 'v8'";
+    let want = format!(
+        r#"{{"client":{{"ip":"81.2.69.160","geo":{{"city_name":"London","country_name":"United Kingdom","continent_code":"EU","country_iso_code":"GB","postal_code":"EC1","region_name":"England","region_iso_code":"GB-ENG",{place}}},"mmdb":{{"dma_code":807}}}}}}"#
+    );
+    check(&of_schema, r#"{"client":{"ip":"81.2.69.160"}}"#, &want);
+
+    let record = json!({ "continent": continent, "country": country });
+    let countries = file("country.mmdb", &mmdb::database("GeoLite2-Country", &[("81.2.0.0/16", record)]));
+    let want = r#"{"a":"81.2.3.4","geoip":{"country_name":"United Kingdom","continent_name":"Europe","country_code2":"GB","ip":"81.2.3.4"}}"#;
+    check(&countries, r#"{"a":"81.2.3.4"}"#, want);
+    let record = json!({ "autonomous_system_number": 20712, "autonomous_system_organization": "A & A" });
+    let asn = file("asn.mmdb", &mmdb::database("GeoLite2-ASN", &[("81.2.0.0/16", record)]));
+    let want = r#"{"a":"81.2.3.4","geoip":{"asn":20712,"as_org":"A & A","ip":"81.2.3.4"}}"#;
+    check(&asn, r#"{"a":"81.2.3.4"}"#, want);
+    let want = r#"{"a":"81.2.3.4","g":{"as":{"number":20712,"organization":{"name":"A & A"}},"ip":"81.2.3.4"}}"#;
+    check(&format!("{asn}\ntarget = 'g'\necs_compatibility = 'v1'"), r#"{"a":"81.2.3.4"}"#, want);
+    let record = json!({ "traits": { "is_anonymous": true, "autonomous_system_number": 7 } });
+    let anonymous = file("anonymous.mmdb", &mmdb::database("GeoIP2-Anonymous-IP", &[("81.2.0.0/16", record)]));
+    let want = r#"{"a":"81.2.3.4","geoip":{"asn":7,"tor_exit_node":false,"anonymous":true}}"#;
+    let fields = "fields = ['anonymous', 'tor_exit_node', 'autonomous_system_number']";
+    check(&format!("{anonymous}\n{fields}"), r#"{"a":"81.2.3.4"}"#, want);
+
+    for (options, said) in [
+        ("type = 'geoip'\nsource = 'a'".to_string(), "missing key `database`"),
+        ("type = 'geoip'\nsource = 'a'\ndatabase = '/no/such'".to_string(), "cannot read the database /no/such"),
+        (file("torn", b"text"), "torn is no database: "),
+        (file("other", &mmdb::database("Made-Up", &[])), "other is a database of the kind `Made-Up`"),
+        (format!("{city}\nfields = ['city']"), "`city` is none of autonomous_system_number, "),
+        (format!("{city}\necs_compatibility = 'v8'"), "wants a `target`"),
+    ] {
+        let Err(report) = step(&format!("[[filter]]\n{options}")) else { panic!("{options}") };
+        assert!(report.contains(said), "{options}: {report}");
+    }
+}
+
+/// A database whose bytes are wrong anywhere is refused at the start or tags events; nothing panics.
+#[test]
+fn geoip_of_a_torn_database() {
+    let record = json!({ "location": { "latitude": 1.5, "longitude": 2.5 }, "city": { "names": { "en": "A" } } });
+    let whole = mmdb::database("City", &[("81.2.69.0/24", record)]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("city.mmdb");
+    let toml = format!("[[filter]]\ntype = 'geoip'\nsource = 'a'\ndatabase = '{}'", path.display());
+    for at in (0..whole.len()).step_by(3) {
+        for changed in [0xff, whole[at] ^ 0x20] {
+            let mut bytes = whole.clone();
+            bytes[at] = changed;
+            std::fs::write(&path, &bytes).unwrap();
+            let Ok(step) = step(&toml) else { continue };
+            let mut batch = batch_of(r#"{"a":"81.2.69.1"}"#);
+            step.apply(&mut batch, &clock(&Value::Null));
+            assert!(event_of(&batch).is_object());
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //! and configurations made up by chance, whose import must always be a good pipeline file. `UPDATE=1` rewrites the
 //! golden files.
 
+mod mmdb;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -604,6 +606,17 @@ fn what_looks_up_has_counterparts() {
         &["counterpart", "lru_cache_size"],
     );
     check_import(&format!("{agent} }}"), &["Logstash brings patterns along"], &["= \"useragent\""]);
+    check_import("geoip { source => 'a' }", &["Logstash brings a database along"], &["= \"geoip\""]);
+    let database = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(database.path(), mmdb::database("City", &[])).unwrap();
+    check_import(
+        &format!(
+            "geoip {{ source => 'a' cache_size => 9 fields => ['ip'] database => '{}' }}",
+            database.path().display()
+        ),
+        &["= \"geoip\"", "= [\"ip\"]", "database = "],
+        &["counterpart", "cache_size"],
+    );
     let codec = "cef { delimiter => '\\r\\n' device => 'host' ecs_compatibility => 'v1' raw_data_field => 'raw' }";
     let import = import(&format!("input {{ stdin {{ codec => {codec} }} }} output {{ stdout {{ }} }}"));
     assert_eq!(problems(&import.toml), "", "{}", import.toml);

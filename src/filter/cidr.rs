@@ -11,7 +11,7 @@
 //! Networks are those of the pipeline file, which may hold placeholders, or of a file of their own, which is read again
 //! when it changes. Fixed ones are sorted, so a long list costs an event no more than a short one.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,17 +122,22 @@ fn all(width: u32) -> u128 {
     u128::MAX.checked_shr(128 - width).unwrap_or(0)
 }
 
-fn bits(address: &str) -> Option<(u128, bool)> {
-    let inner = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    if let Some(v4) = address.parse::<Ipv4Addr>().ok().filter(|_| inner.is_none()) {
-        return Some((u32::from(v4).into(), true));
+fn bits(text: &str) -> Option<(u128, bool)> {
+    Some(match address(text)? {
+        IpAddr::V4(v4) => (u32::from(v4).into(), true),
+        IpAddr::V6(v6) => (v6.into(), false),
+    })
+}
+
+/// An address; one of IPv6 may stand in brackets and have a zone.
+pub(super) fn address(text: &str) -> Option<IpAddr> {
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Some(v4) = text.parse::<Ipv4Addr>().ok().filter(|_| inner.is_none()) {
+        return Some(v4.into());
     }
-    let plain = inner.unwrap_or(address);
+    let plain = inner.unwrap_or(text);
     let plain = plain.split_once('%').map_or(plain, |(address, _)| address);
-    match plain.parse().ok()? {
-        IpAddr::V6(v6) => Some((u128::from(v6), false)),
-        IpAddr::V4(_) => None,
-    }
+    plain.parse::<Ipv6Addr>().ok().map(IpAddr::from)
 }
 
 /// Networks, sorted; those within others are left out.

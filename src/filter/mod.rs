@@ -10,6 +10,7 @@ pub mod date;
 pub mod dissect;
 pub mod drop;
 pub mod fingerprint;
+pub mod geoip;
 pub mod grok;
 pub mod json;
 pub mod kv;
@@ -66,6 +67,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("dissect", |t| boxed(t, "mapping", dissect::Config::read(t).map(dissect::Dissect::build))),
     ("drop", |t| boxed(t, "percentage", drop::Config::read(t).map(drop::Drop::build))),
     ("fingerprint", |t| boxed(t, "type", Some(fingerprint::build(fingerprint::Config::read(t))))),
+    ("geoip", |t| boxed(t, "database", geoip::Config::read(t).map(geoip::Geoip::build))),
     ("grok", |t| boxed(t, "match", grok::Config::read(t).map(grok::Grok::build))),
     ("json", |t| boxed(t, "source", json::Config::read(t).map(json::Json::build))),
     ("kv", |t| boxed(t, "field_split", kv::Config::read(t).map(kv::Kv::build))),

@@ -66,7 +66,7 @@ const FILTERS: &[(&str, Rules)] = &[
             ("fields", Same(Texts)),
             ("cache_size", Ignored),
             ("database", Same(Text)),
-            ("default_database_type", Same(Text)),
+            ("default_database_type", Ignored),
         ],
     ),
     (
@@ -167,6 +167,12 @@ const REASONS: &[(&str, &str)] = &[
     ("throttle", "what becomes of an event follows from that event alone, not from those before it"),
 ];
 
+/// What Logstash brings along: the filter, the option that names another, and why there is no filter without.
+const BROUGHT: &[(&str, &str, &str)] = &[
+    ("geoip", "database", "Logstash brings a database along, onceline none: say the file of one as `database`"),
+    ("useragent", "regexes", "Logstash brings patterns along, onceline none: say a file of them as `regexes`"),
+];
+
 /// Whether onceline has the filter.
 pub fn exists(name: &str) -> bool {
     KINDS.iter().any(|(kind, _)| *kind == name)
@@ -186,8 +192,10 @@ impl Mapping<'_> {
             return Err(reason(name));
         }
         let remarks = self.remarks.len();
-        if name == "useragent" && plugin.get("regexes").is_none() {
-            return Err("Logstash brings patterns along, onceline none: say a file of them as `regexes`".to_string());
+        if let Some((_, _, why)) =
+            BROUGHT.iter().find(|(kind, option, _)| *kind == name && plugin.get(option).is_none())
+        {
+            return Err(why.to_string());
         }
         let mut block = Block::new("[[filter]]").text("type", name);
         let rules = FILTERS.iter().find(|(kind, _)| *kind == name).map_or(&[][..], |(_, rules)| *rules);
