@@ -299,7 +299,7 @@ mod tests {
                 .filter_map(|(address, size)| Block::parse(&format!("{}/{size}", Ipv4Addr::from(*address))))
                 .collect();
             prop_assert_eq!(blocks.len(), networks.len());
-            let address = if networks.is_empty() { address } else { networks[near.index(networks.len())].0 ^ address % 512 };
+            let address = if networks.is_empty() { address } else { networks[near.index(networks.len())].0 ^ (address % 512) };
             let text = Ipv4Addr::from(address);
             let sorted = Networks::new(blocks.clone());
             let one = Block::parse(&format!("{text}/{size}")).unwrap();

@@ -182,7 +182,7 @@ impl Message {
 
     /// `key=value` after `key=value`: a value goes on over blanks, up to those that a key follows.
     fn read_extensions(&mut self, line: &str, at: usize) -> bool {
-        let bytes = line[..at + line[at..].trim_end_matches(is_blank).len()].as_bytes();
+        let bytes = &line.as_bytes()[..at + line[at..].trim_end_matches(is_blank).len()];
         let mut at = line.len() - line[at..].trim_start_matches(is_blank).len();
         while at < bytes.len() {
             let Some(equals) = key_end(bytes, at) else { return false };
