@@ -248,19 +248,20 @@ type Remove = Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>;
 /// A spool of an earlier stop that is being sent: removed when nothing of it is open.
 pub struct Spool {
     path: PathBuf,
-    /// Blocks that are not settled.
+    /// Blocks that are not settled, and its end until that was read.
     open: AtomicU64,
     is_gone: AtomicBool,
     remove: Remove,
 }
 
 impl Spool {
-    pub fn new<D: Disk>(disk: D, path: &Path, blocks: u64) -> Spool {
+    pub fn new<D: Disk>(disk: D, path: &Path, open: u64) -> Spool {
         let remove = Box::new(move |path: &Path| spool::remove(&disk, path));
-        Spool { path: path.to_path_buf(), open: blocks.into(), is_gone: AtomicBool::new(false), remove }
+        Spool { path: path.to_path_buf(), open: open.into(), is_gone: AtomicBool::new(false), remove }
     }
 
-    fn settled(&self) {
+    /// A block is, or the end was read.
+    pub fn settled(&self) {
         if self.open.fetch_sub(1, Ordering::AcqRel) == 1
             && let Err(error) = self.remove_now()
         {
