@@ -90,7 +90,7 @@ impl<D: Disk> LetterFile<D> {
         let short = |why| Short { taken: 0, why };
         let file = self.locked().map_err(short)?;
         let whole = file.bytes().map_err(short)?;
-        let (mut out, mut taken) = (Vec::new(), 0);
+        let (mut out, mut taken, mut next) = (Vec::new(), 0, 0);
         for (letter, is_told) in letters.iter().zip(is_told) {
             if *is_told {
                 taken += 1;
@@ -100,6 +100,7 @@ impl<D: Disk> LetterFile<D> {
             letter.write(&time, &mut out);
             // a letter that is larger than all that is allowed has a file to itself
             if whole + out.len() as u64 > bytes_max && whole + before as u64 > 0 {
+                next = out.len() - before;
                 out.truncate(before);
                 break;
             }
@@ -115,11 +116,14 @@ impl<D: Disk> LetterFile<D> {
         if taken == letters.len() {
             return Ok(());
         }
-        let why = io::Error::new(
-            io::ErrorKind::QuotaExceeded,
-            format!("there are {whole} bytes in it, and bytes_max of [dead_letter] is {bytes_max}"),
+        let there = whole + out.len() as u64;
+        let mut why = format!(
+            "there are {there} bytes in it, the next letter has {next}, and bytes_max of [dead_letter] is {bytes_max}"
         );
-        Err(Short { taken, why })
+        if next as u64 > bytes_max {
+            why += ": a letter that is larger waits for an empty file";
+        }
+        Err(Short { taken, why: io::Error::new(io::ErrorKind::QuotaExceeded, why) })
     }
 }
 
@@ -256,6 +260,33 @@ mod tests {
         let mut small = LetterFile::new(folder.path().join("small"), 1);
         small.append(&[&letter]).unwrap();
         assert_eq!(small.append(&[&letter]).unwrap_err().taken, 0);
+    }
+
+    /// `before`: bytes that are there; letters of one size follow, for which there is not room enough.
+    fn check_said(before: usize, bytes_max: usize, taken: usize, said: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("letters");
+        std::fs::write(&path, vec![b'\n'; before]).unwrap();
+        let letter = sample();
+        let short = LetterFile::new(path, bytes_max as u64).append(&[&letter, &letter, &letter]).unwrap_err();
+        assert_eq!((short.taken, short.why.to_string().as_str()), (taken, said));
+    }
+
+    #[test]
+    fn a_full_file_says_what_is_compared() {
+        let mut line = Vec::new();
+        sample().write(&Time::now().iso(), &mut line);
+        let size = line.len();
+        let words = |there, bytes_max| {
+            format!(
+                "there are {there} bytes in it, the next letter has {size}, and bytes_max of [dead_letter] is {bytes_max}"
+            )
+        };
+        check_said(0, size * 2 + 1, 2, &words(size * 2, size * 2 + 1));
+        check_said(10, size * 2, 1, &words(size + 10, size * 2));
+        check_said(10, size, 0, &words(10, size));
+        let larger = words(size, size - 1) + ": a letter that is larger waits for an empty file";
+        check_said(0, size - 1, 1, &larger);
     }
 
     #[test]
