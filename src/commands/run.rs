@@ -73,6 +73,8 @@ struct Place {
     locks: Mutex<HashMap<String, Lock>>,
     /// It was ended for good.
     is_stopping: AtomicBool,
+    /// The output has ended, and what is not settled is written to a spool, which may wait for room.
+    is_keeping: AtomicBool,
 }
 
 /// What runs in a place.
@@ -128,6 +130,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
         now: Mutex::new(Now::new(plan, 0)),
         locks: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        is_keeping: AtomicBool::new(false),
     });
     let places: Vec<Place> = places.collect();
     places.iter().try_for_each(|place| place.lock_positions(&place.now().0))?;
@@ -178,15 +181,24 @@ impl Crew {
         }
         drop(send);
         let mut outcomes: Vec<Option<Outcome>> = self.places.iter().map(|_| None).collect();
-        while outcomes.iter().any(Option::is_none) && !self.is_overdue() {
-            match ended.recv_timeout(Duration::from_millis(50)) {
-                Ok((number, outcome)) => outcomes[number] = Some(outcome),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+        while outcomes.iter().any(Option::is_none) {
+            let is_over = match ended.recv_timeout(Duration::from_millis(50)) {
+                Ok((number, outcome)) => {
+                    outcomes[number].get_or_insert(outcome);
+                    false
+                }
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => true,
+            };
+            for (place, outcome) in self.places.iter().zip(&mut outcomes) {
+                // one that waits for room on the disk has let go of its output
+                let is_stuck = self.is_overdue() && !place.is_keeping.load(Ordering::Acquire);
+                if outcome.is_none() && (is_stuck || is_over) {
+                    *outcome = Some(place.leave(self));
+                }
             }
         }
-        let places = self.places.iter().zip(outcomes);
-        places.map(|(place, outcome)| outcome.unwrap_or_else(|| place.leave(self))).collect()
+        outcomes.into_iter().flatten().collect()
     }
 
     fn is_overdue(&self) -> bool {
@@ -286,9 +298,10 @@ impl Place {
                 return Outcome { is_unread, ..self.end(crew, &plan, &kept, ending.errors) };
             }
             rest = kept.take_rest().unwrap_or_default();
-            if let Err(error) = keep(&kept, &plan.pipeline.spool, crew) {
-                return self.end(crew, &plan, &kept, vec![error]);
+            if let Err(error) = self.keep(crew, &plan, &kept) {
+                return self.outcome(&plan, Err(error), Vec::new());
             }
+            self.is_keeping.store(false, Ordering::Release);
             self.shared.forget_unsettled();
         }
     }
@@ -333,8 +346,17 @@ impl Place {
         }
     }
 
-    fn end(&self, crew: &Crew, plan: &Plan, kept: &Kept, mut errors: Vec<anyhow::Error>) -> Outcome {
-        let kept = keep(kept, &plan.pipeline.spool, crew).unwrap_or_else(|error| {
+    fn end(&self, crew: &Crew, plan: &Plan, kept: &Kept, errors: Vec<anyhow::Error>) -> Outcome {
+        self.outcome(plan, self.keep(crew, plan, kept), errors)
+    }
+
+    fn keep(&self, crew: &Crew, plan: &Plan, kept: &Kept) -> anyhow::Result<Option<Written>> {
+        self.is_keeping.store(true, Ordering::Release);
+        keep(kept, &plan.pipeline.spool, crew)
+    }
+
+    fn outcome(&self, plan: &Plan, kept: anyhow::Result<Option<Written>>, mut errors: Vec<anyhow::Error>) -> Outcome {
+        let kept = kept.unwrap_or_else(|error| {
             errors.push(error);
             None
         });
@@ -396,7 +418,7 @@ fn keep(kept: &Kept, folder: &Path, crew: &Crew) -> anyhow::Result<Option<Writte
             Ok(written) => return Ok(written),
             Err(error) if crew.is_hurried() => {
                 let lost = format!(
-                    "what was read of standard input is not settled and cannot be kept in {}",
+                    "what was read of standard input is not settled and is given up: it cannot be kept in {}",
                     folder.display()
                 );
                 return Err(error).context(lost);

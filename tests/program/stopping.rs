@@ -144,6 +144,54 @@ fn what_is_not_delivered_is_kept_and_sent_by_the_next_run() {
     assert_eq!(onceline.run(b"").settled().count("events_in"), 0);
 }
 
+/// A spool that cannot be written, at a stop or when the pipeline is replaced: said once, also when the output has had
+/// its time to let go, and then kept, or given up at another signal.
+fn check_not_kept(signal: Signal, is_given_up: bool) {
+    let stub = Stub::new("").then(429);
+    let onceline = Onceline::new(&pipeline(&stub.url, "[tuning]\ndrain_max = \"100ms\""));
+    std::fs::create_dir_all(onceline.path("state/spool/pipeline")).expect("a folder");
+    let (send, write) = feed();
+    let running = onceline.start_fed(write);
+    send.send(lines(0..50)).expect("a feeder");
+    until("a request", || !stub.bulks().is_empty());
+    std::fs::remove_dir(onceline.path("state/spool/pipeline")).expect("the folder");
+    std::fs::write(onceline.path("state/spool/pipeline"), "in the way").expect("a file");
+    running.signal(signal);
+    running.until_said("cannot be kept: waiting", 1);
+    if signal == Signal::HUP {
+        running.signal(Signal::TERM);
+        running.until_said("going down", 1);
+    }
+    // longer than outputs have to let go
+    std::thread::sleep(Duration::from_millis(1500));
+    if is_given_up {
+        running.signal(Signal::TERM);
+    } else {
+        std::fs::remove_file(onceline.path("state/spool/pipeline")).expect("the file");
+    }
+    let run = running.wait().adds_up();
+    drop(send);
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    let said = |words: &str| run.stderr.matches(words).count();
+    assert_eq!((said("cannot be kept: waiting"), said("is given up: it cannot")), (1, usize::from(is_given_up)));
+    assert_eq!(said("the output did not end"), 0, "{}", run.stderr);
+    assert_eq!(said("50 records of standard input kept"), usize::from(!is_given_up && signal != Signal::HUP));
+    if !is_given_up {
+        onceline.set_pipeline(SQLITE);
+        onceline.run(b"").settled();
+        assert_eq!(numbers(&onceline), all(50));
+    }
+}
+
+#[test]
+fn a_spool_that_cannot_be_written_is_said_once() {
+    for (signal, is_given_up) in
+        [(Signal::TERM, false), (Signal::TERM, true), (Signal::HUP, false), (Signal::HUP, true)]
+    {
+        check_not_kept(signal, is_given_up);
+    }
+}
+
 #[test]
 fn a_second_signal_ends_at_once_and_keeps() {
     let stub = Stub::new("").then(429);
