@@ -192,6 +192,12 @@ fn a_host_of_several_dies_and_comes_back() {
     }
 }
 
+/// What a field of a line of the log says.
+fn field(line: &str, name: &str) -> u64 {
+    let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
 #[test]
 fn what_is_held_fills_the_bytes_in_flight_and_it_is_said() {
     for engine in Engine::all() {
@@ -212,8 +218,12 @@ fn what_is_held_fills_the_bytes_in_flight_and_it_is_said() {
         let run = running.wait().settled();
         assert_eq!(run.counts(["events_in", "created"]), [40_000, 40_000], "{}", engine.name);
         assert_eq!(closed.counts(), (20_000, 20_000), "{}", engine.name);
-        let full = "fills bytes_in_flight_max: nothing more is read";
+        let full = "are together more than bytes_in_flight_max: nothing more is read";
         assert_said(&run, &[HELD, full, TAKEN, "reading goes on"]);
+        let line = run.stderr.lines().find(|line| line.contains(full)).expect("a line");
+        let [held, batch, max] =
+            ["held_bytes", "next_batch_bytes", "bytes_in_flight_max"].map(|name| field(line, name));
+        assert!(held > 0 && batch > 0 && max == 1 << 20 && held + batch > max, "{line}");
         assert!(run.stderr.contains(&format!("indices={}", closed.a())), "{}", run.stderr);
     }
 }

@@ -39,8 +39,22 @@ pub struct Limits {
     pub bytes: usize,
     pub items: usize,
     pub in_flight: usize,
-    /// What is held and takes this many bytes leaves no room to read.
-    pub held_bytes: usize,
+    pub room: Room,
+}
+
+/// What bounds the reading.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub bytes_in_flight_max: usize,
+    /// What a batch takes of it when it is read.
+    pub batch_bytes: usize,
+}
+
+impl Room {
+    /// What is held and takes so many bytes leaves less than a batch takes. One that would take more than all takes all.
+    fn is_taken_by(&self, held_bytes: usize) -> bool {
+        held_bytes > self.bytes_in_flight_max - self.batch_bytes.min(self.bytes_in_flight_max)
+    }
 }
 
 pub struct Flow<E> {
@@ -203,13 +217,16 @@ impl<E: Exchange> Flow<E> {
         }
         let (now, bytes) = (Instant::now(), self.loads.bytes());
         let is_idle = self.later.is_empty() && self.lanes.iter().all(|lane| lane.in_flight == 0);
-        if !self.holds.is_empty() && is_idle && bytes >= self.limits.held_bytes {
+        let room = self.limits.room;
+        if !self.holds.is_empty() && is_idle && room.is_taken_by(bytes) {
             if self.full.begins(now) {
-                let indices = self.holds.names();
-                tracing::warn!(%indices, bytes, "what is kept for indices that take no events fills \
-                    bytes_in_flight_max: nothing more is read until one of them takes events again");
+                let (indices, held_bytes) = (self.holds.names(), bytes);
+                let Room { bytes_in_flight_max, batch_bytes: next_batch_bytes } = room;
+                tracing::warn!(%indices, held_bytes, next_batch_bytes, bytes_in_flight_max, "what is kept for indices \
+                    that take no events and one more batch are together more than bytes_in_flight_max: nothing more \
+                    is read until one of them takes events again");
             }
-        } else if bytes < self.limits.held_bytes
+        } else if !room.is_taken_by(bytes)
             && let Some(lasted) = self.full.ends(now)
         {
             tracing::warn!(seconds = lasted.as_secs(), "there is room again, reading goes on");
@@ -553,5 +570,26 @@ async fn exchange(engine: &impl Exchange, path: &str, request: &Request) -> Repl
             None => Reply::Lost { why: "its answer is not one status an item".to_string(), connected: true },
         },
         Ok((status, body)) => Reply::Refused { status, body },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_taken_when_no_batch_is_let_in() {
+        for (bytes_in_flight_max, batch_bytes, held_bytes, want) in [
+            (100, 40, 60, false),
+            (100, 40, 61, true),
+            // nothing of it may be taken
+            (100, 100, 1, true),
+            (100, 101, 1, true),
+            (100, 101, 0, false),
+            (usize::MAX, 0, usize::MAX, false),
+        ] {
+            let room = Room { bytes_in_flight_max, batch_bytes };
+            assert_eq!(room.is_taken_by(held_bytes), want, "{held_bytes} beside {room:?}");
+        }
     }
 }

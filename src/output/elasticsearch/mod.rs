@@ -57,7 +57,7 @@ use crate::input::budget;
 use crate::output::{Action, Form, Output, Parcels, Phases, abandoned};
 use crate::pipeline::Pipeline;
 use client::{Access, Client};
-use flow::{Flow, Limits};
+use flow::{Flow, Limits, Room};
 use request::Rules;
 use wait::Waits;
 
@@ -93,8 +93,8 @@ pub struct Config {
     pub ordered: bool,
     /// What all requests' names begin with, in the engine's lists of tasks and logs.
     pub name: String,
-    /// What is held and takes this many bytes leaves no room to read, which is said.
-    pub held_bytes_max: usize,
+    /// What is held may leave no room to read, which is said.
+    room: Room,
     /// Refuse targets in which an id can live twice.
     pub strict: bool,
     /// All names that events can go to, `*` for what differs: `sales-*`, or `sales`.
@@ -122,7 +122,7 @@ impl Default for Config {
             compression: Compression::None,
             ordered: false,
             name: "onceline".to_string(),
-            held_bytes_max: usize::MAX,
+            room: Room { bytes_in_flight_max: usize::MAX, batch_bytes: 0 },
             strict: true,
             index_pattern: "*".to_string(),
             index_sample: None,
@@ -203,7 +203,8 @@ impl Config {
         self.name = format!("onceline-{:08x}", hasher.finish() as u32);
         // a block that does not fit waits
         let tuning = &pipeline.tuning;
-        self.held_bytes_max = tuning.bytes_in_flight_max.saturating_sub(budget::weight(tuning.batch_bytes));
+        let (bytes_in_flight_max, batch_bytes) = (tuning.bytes_in_flight_max, budget::weight(tuning.batch_bytes));
+        self.room = Room { bytes_in_flight_max, batch_bytes };
         self.strict = pipeline.strict;
         self.index_pattern = pipeline.index_pattern.clone();
         self.index_sample = pipeline.route.sample(pipeline.clock().now);
@@ -243,7 +244,7 @@ impl Config {
             bytes: config.bulk_bytes_max,
             items: config.bulk_items_max,
             in_flight: config.requests_in_flight_max,
-            held_bytes: config.held_bytes_max,
+            room: config.room,
         };
         Flow::new(engine, acks, rules, limits, waits, config).run(parcels, phases).await
     }
