@@ -48,6 +48,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 pub use client::{Exchange, Lost};
+pub use flow::Room;
 pub use login::{Kind, Login};
 pub use target::Template;
 pub use tls::{Identity, Tls, Version};
@@ -57,7 +58,7 @@ use crate::input::budget;
 use crate::output::{Action, Form, Output, Parcels, Phases, abandoned};
 use crate::pipeline::Pipeline;
 use client::{Access, Client};
-use flow::{Flow, Limits, Room};
+use flow::{Flow, Limits};
 use request::Rules;
 use wait::Waits;
 
@@ -94,7 +95,7 @@ pub struct Config {
     /// What all requests' names begin with, in the engine's lists of tasks and logs.
     pub name: String,
     /// What is held may leave no room to read, which is said.
-    room: Room,
+    pub room: Room,
     /// Refuse targets in which an id can live twice.
     pub strict: bool,
     /// All names that events can go to, `*` for what differs: `sales-*`, or `sales`.
