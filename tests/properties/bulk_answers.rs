@@ -184,7 +184,9 @@ impl Engine {
 
 fn status(item: &Value) -> Option<u64> {
     let (action, answer) = item.as_object().filter(|item| item.len() == 1)?.iter().next()?;
-    matches!(&**action, "index" | "create").then(|| answer["status"].as_u64())?
+    // a larger number is no status, and the answer none
+    let status = || answer["status"].as_u64().filter(|status| *status <= u64::from(u16::MAX));
+    matches!(&**action, "index" | "create").then(status)?
 }
 
 fn well(count: usize) -> Vec<u8> {
