@@ -163,10 +163,12 @@ fn end_torn(file: &mut impl File) -> io::Result<()> {
     }
     let mut rest = vec![0; (length - begin) as usize];
     let count = file.read_at(begin, &mut rest)?;
-    match serde_json::from_slice::<serde_json::Value>(&rest[..count]) {
-        Ok(_) => file.write_all(b"\n"),
-        Err(_) => file.set_len(begin),
-    }
+    if is_torn(&rest[..count]) { file.set_len(begin) } else { file.write_all(b"\n") }
+}
+
+/// Whether this is the beginning of a letter, and not all of it.
+pub(super) fn is_torn(line: &[u8]) -> bool {
+    line.last() != Some(&b'\n') && serde_json::from_slice::<serde_json::Value>(line).is_err()
 }
 
 /// Writes the file of letters anew, atomically: `change` gets each line and writes what is to stand for it. Nothing

@@ -10,10 +10,11 @@ use std::io;
 use std::path::Path;
 
 use super::letter::Print;
+use super::letter_file::is_torn;
 use super::stored::Lines;
 use super::{Letter, Line};
 use crate::batch::SourceNumber;
-use crate::disk::Disk;
+use crate::disk::{Disk, File, folder_of};
 use crate::input::identity::Position;
 use crate::json;
 
@@ -39,8 +40,16 @@ impl Told {
             }
             lines => lines?,
         };
+        // a process that was killed may have written letters that do not last yet, and nothing counts before it lasts
+        disk.open(path)?.sync()?;
+        disk.sync_folder(folder_of(path))?;
         for line in lines {
-            let Some((Line { number, print }, offset)) = line_of(&line?) else { continue };
+            let line = line?;
+            // half a letter, which a kill left at the end, is taken away before the next is written
+            if is_torn(&line) {
+                continue;
+            }
+            let Some((Line { number, print }, offset)) = line_of(&line) else { continue };
             let is_read_again = match number {
                 SourceNumber::File(number) => {
                     told.number_max = told.number_max.max(number);
@@ -120,6 +129,21 @@ mod tests {
         let identity = Identity { device: 1, inode: 1, born: None, head: Digest::head(b"") };
         let mark = Mark { offset, tail: Digest::tail(b"") };
         Position { number, path: "/a".into(), identity, mark }
+    }
+
+    /// Half a letter is cut off before the next one is written, and would be missed.
+    #[test]
+    fn half_a_letter_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dead.ndjson");
+        let one = letter(SourceNumber::File(3), 1, 10);
+        let mut line = Vec::new();
+        one.write("2026-03-01T10:00:00.000Z", &mut line);
+        for len in 0..=line.len() {
+            std::fs::write(&path, &line[..len]).unwrap();
+            let mut told = Told::load(&Real, &path, &[position(3, 0)], &HashSet::new()).unwrap();
+            assert_eq!(told.take(&one), len + 1 >= line.len(), "{len}");
+        }
     }
 
     #[test]
