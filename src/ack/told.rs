@@ -14,7 +14,7 @@ use super::letter_file::is_torn;
 use super::stored::Lines;
 use super::{Letter, Line};
 use crate::batch::SourceNumber;
-use crate::disk::{Disk, File, folder_of};
+use crate::disk::Disk;
 use crate::input::identity::Position;
 use crate::json;
 
@@ -40,9 +40,6 @@ impl Told {
             }
             lines => lines?,
         };
-        // a process that was killed may have written letters that do not last yet, and nothing counts before it lasts
-        disk.open(path)?.sync()?;
-        disk.sync_folder(folder_of(path))?;
         for line in lines {
             let line = line?;
             // half a letter, which a kill left at the end, is taken away before the next is written
