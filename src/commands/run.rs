@@ -135,8 +135,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let places: Vec<Place> = places.collect();
     places.iter().try_for_each(|place| place.lock_positions(&place.now().0))?;
     let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
-    // without somebody who hears signals it would have ended
-    let _ = signals.send(crew.clone());
+    if signals.send(crew.clone()).is_err() {
+        // a signal came first, and whoever heard it ends the process
+        return Ok(DONE);
+    }
     crew.places.iter().for_each(Place::say_old_letters);
     let started = Instant::now();
     let outcomes = crew.work();
@@ -361,8 +363,9 @@ impl Place {
             None
         });
         // a folder that cannot be looked into was said at the start
-        let mut older = spool::files(&Real, &plan.pipeline.spool).unwrap_or_default();
-        older.retain(|path| plan.pipeline.reads_stdin() && kept.as_ref().is_none_or(|kept| *path != kept.path));
+        let spools = plan.pipeline.reads_stdin().then(|| spool::files(&Real, &plan.pipeline.spool).unwrap_or_default());
+        let mut older = spools.unwrap_or_default();
+        older.retain(|path| kept.as_ref().is_none_or(|kept| *path != kept.path));
         Outcome { summary: self.shared.lock().0, errors, kept, older, is_unread: plan.pipeline.has_an_end() }
     }
 
@@ -448,15 +451,16 @@ fn watch_signals() -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
         let too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
         anyhow::Ok((stops.0, stops.1, signal(SignalKind::hangup())?, too_large))
     })?;
-    let (send, crew) = oneshot::channel::<Arc<Crew>>();
+    let (send, mut crew) = oneshot::channel::<Arc<Crew>>();
     std::thread::spawn(move || {
         runtime.block_on(async {
-            let crew = tokio::select! {
-                _ = interrupt.recv() => stop_before_the_start(),
-                _ = terminate.recv() => stop_before_the_start(),
-                Ok(crew) = crew => crew,
-                else => return,
+            let has_begun = tokio::select! {
+                biased;
+                Ok(crew) = &mut crew => Some(crew),
+                _ = interrupt.recv() => None,
+                _ = terminate.recv() => None,
             };
+            let crew = has_begun.unwrap_or_else(|| stop_at_the_start(crew));
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => crew.stop(),
@@ -471,10 +475,16 @@ fn watch_signals() -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
     Ok(send)
 }
 
+/// Stops a crew that has begun meanwhile; if there is none, none can begin any more.
 #[expect(clippy::exit, reason = "nothing was read, nothing is written, and reading a pipeline file may wait for ever")]
-fn stop_before_the_start() -> ! {
-    say(Weight::Info, "stopped by a signal before it began");
-    std::process::exit(DONE.into())
+fn stop_at_the_start(mut crew: oneshot::Receiver<Arc<Crew>>) -> Arc<Crew> {
+    crew.close();
+    let Ok(crew) = crew.try_recv() else {
+        say(Weight::Info, "stopped by a signal before it began");
+        std::process::exit(DONE.into())
+    };
+    crew.stop();
+    crew
 }
 
 impl Crew {
