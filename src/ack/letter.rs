@@ -109,6 +109,32 @@ pub struct Line {
 pub type Print = [u8; 16];
 
 impl Letter {
+    /// A letter of which nothing else is known, nor where it comes from.
+    pub fn new(reason: Reason, detail: String) -> Letter {
+        Letter {
+            reason,
+            detail,
+            event: None,
+            raw: Vec::new(),
+            is_cut: false,
+            id: None,
+            index: None,
+            action: None,
+            status: None,
+            error: None,
+            attempts: 0,
+            source: String::new(),
+            offset: 0,
+            input: 0,
+            head: None,
+            inode: None,
+            day: None,
+            again: None,
+            is_part: false,
+            line: None,
+        }
+    }
+
     /// Writes the line that it is in the file.
     pub fn write(&self, time: &str, out: &mut Vec<u8>) {
         out.push(b'{');
@@ -199,12 +225,7 @@ pub mod tests {
 
     pub fn sample() -> Letter {
         Letter {
-            reason: Reason::BadJson,
-            detail: "a \"quoted\" detail".to_string(),
-            event: None,
             raw: b"caf\xe9\n".to_vec(),
-            is_cut: false,
-            id: None,
             index: Some("logs".to_string()),
             action: Some("index"),
             status: Some(400),
@@ -212,13 +233,7 @@ pub mod tests {
             attempts: 2,
             source: "stdin".to_string(),
             offset: 7,
-            input: 0,
-            head: None,
-            inode: None,
-            day: None,
-            again: None,
-            is_part: false,
-            line: None,
+            ..Letter::new(Reason::BadJson, "a \"quoted\" detail".to_string())
         }
     }
 

@@ -35,6 +35,14 @@ impl<'a> View<'a> {
         if let View::Text(text) = self { Some(text) } else { None }
     }
 
+    /// Of a list the first element, of anything else itself.
+    pub fn or_first(self) -> Option<View<'a>> {
+        match self {
+            View::Array(items) => items.entries().next().map(|(_, first)| first),
+            one => Some(one),
+        }
+    }
+
     /// Whether there is nothing in it: null, or a text, array or object without content.
     pub fn is_empty(&self) -> bool {
         match self {

@@ -132,22 +132,12 @@ impl Codec for Logfmt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::cut_lines;
+    use crate::batch::Source;
+    use crate::codec::tests::decoded;
     use proptest::prelude::*;
-    use std::sync::Arc;
 
     fn decode(bytes: &[u8]) -> Vec<String> {
-        let mut records = Vec::new();
-        cut_lines(bytes, 0, &mut records);
-        let mut batch = Batch::new(bytes.to_vec(), Arc::default());
-        Logfmt::default().decode(&mut batch, &records);
-        let show = |i: usize| {
-            let mut out = Vec::new();
-            batch.event(i).write_source(&mut out);
-            let is_dropped = matches!(batch.event(i).fate(), Fate::Dropped);
-            if is_dropped { "dropped".to_string() } else { String::from_utf8(out).unwrap() }
-        };
-        (0..batch.len()).map(show).collect()
+        decoded(&Logfmt::default(), bytes, Source::default())
     }
 
     #[test]

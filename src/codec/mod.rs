@@ -169,8 +169,23 @@ pub fn push_too_long(batch: &mut Batch, record: Record, length: u64, line_bytes_
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// What the codec makes of lines: events as they would be stored, or `dropped`.
+    pub fn decoded(codec: &dyn Codec, bytes: &[u8], source: crate::batch::Source) -> Vec<String> {
+        let mut records = Vec::new();
+        cut_lines(bytes, 0, &mut records);
+        let mut batch = Batch::new(bytes.to_vec(), source.into());
+        codec.decode(&mut batch, &records);
+        let show = |i: usize| {
+            let mut out = Vec::new();
+            batch.event(i).write_source(&mut out);
+            let is_dropped = matches!(batch.event(i).fate(), crate::batch::Fate::Dropped);
+            if is_dropped { "dropped".to_string() } else { String::from_utf8(out).unwrap() }
+        };
+        (0..batch.len()).map(show).collect()
+    }
 
     #[test]
     fn lines() {

@@ -382,11 +382,7 @@ fn anywhere<T>(
 
 impl Filter for Geoip {
     fn apply(&self, event: &mut EventMut<'_>, _: &Clock) -> Applied {
-        let first = |view| match view {
-            View::Array(items) => items.entries().next().map(|(_, first)| first),
-            one => Some(one),
-        };
-        let address = match event.get(&self.config.source).and_then(first) {
+        let address = match event.get(&self.config.source).and_then(View::or_first) {
             Some(View::Text(text)) if !text.trim().is_empty() => Some(address(&text)),
             _ => None,
         };

@@ -335,11 +335,7 @@ impl Useragent {
 
 impl Filter for Useragent {
     fn apply(&self, event: &mut EventMut<'_>, _: &Clock) -> Applied {
-        let first = |view| match view {
-            View::Array(items) => items.entries().next().map(|(_, first)| first),
-            one => Some(one),
-        };
-        let agent = match event.get(&self.config.source).and_then(first) {
+        let agent = match event.get(&self.config.source).and_then(View::or_first) {
             Some(View::Text(text)) if !text.is_empty() => self.agent(&text),
             _ => return Applied::Unmatched,
         };

@@ -255,27 +255,17 @@ fn reserved(index: &str) -> bool {
 }
 
 fn reserved_name(parcel: &Parcel, item: &Item, action: Action) -> Letter {
+    let detail = "sqlite keeps names that begin with sqlite_ for itself".to_string();
     Letter {
-        reason: Reason::BadIndexName,
-        detail: "sqlite keeps names that begin with sqlite_ for itself".to_string(),
         event: Some(parcel.source(item).to_vec()),
-        raw: Vec::new(),
-        is_cut: false,
         id: Some(text(parcel.head(item)).into_owned()),
         index: Some(parcel.indices[item.index as usize].to_string()),
         action: Some(action.as_str()),
-        status: None,
-        error: None,
         attempts: 1,
         source: parcel.source.to_string(),
         offset: item.offset,
-        input: 0,
-        head: None,
-        inode: None,
-        day: None,
-        again: None,
         is_part: item.is_part,
-        line: None,
+        ..Letter::new(Reason::BadIndexName, detail)
     }
 }
 

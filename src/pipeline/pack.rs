@@ -225,8 +225,6 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         json
     });
     Letter {
-        reason: death.reason,
-        detail: death.detail.clone(),
         event: json,
         // a record of several events is not kept with each of them
         raw: if event.part().is_some() { Vec::new() } else { event.raw().to_vec() },
@@ -234,18 +232,9 @@ pub fn letter(event: &EventRef<'_>, death: &Death, id: Option<String>, index: Op
         is_cut: death.reason == Reason::TooLarge,
         id,
         index,
-        action: None,
-        status: None,
-        error: None,
-        attempts: 0,
         source: event.source().name.to_string(),
         offset: event.offset(),
-        input: 0,
-        head: None,
-        inode: None,
-        day: None,
-        again: None,
         is_part: event.part().is_some(),
-        line: None,
+        ..Letter::new(death.reason, death.detail.clone())
     }
 }

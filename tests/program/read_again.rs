@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::rig::{Onceline, Run, Running, Stub};
+use super::rig::{Onceline, Run, Running, Stub, until};
 
 fn good(n: usize) -> String {
     format!("{{\"@timestamp\":\"2026-03-01T10:00:00Z\",\"n\":{n}}}\n")
@@ -66,15 +65,6 @@ fn letters(onceline: &Onceline) -> Vec<String> {
     letter.map(|letter| letter["event"].as_str().map_or_else(|| letter["event"].to_string(), str::to_string)).collect()
 }
 
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(60), "no {what} within a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Ends what cannot be delivered: it counts as unsettled, and the dead letters as they did.
 #[track_caller]
 fn stopped(running: Running<'_>, dead: u64) -> Run {
@@ -87,7 +77,7 @@ fn stopped(running: Running<'_>, dead: u64) -> Run {
 /// Waits until this event is sent, and so all before it was read and refused, since there were `before` requests.
 #[track_caller]
 fn sent(stub: &Stub, before: usize, n: usize) {
-    wait_until("request with the last line", || {
+    until("request with the last line", || {
         let bulks = stub.bulks();
         bulks[before..].iter().any(|bulk| bulk.ops.iter().any(|op| op.source["n"] == n))
     });
@@ -112,10 +102,10 @@ fn refused_lines_behind_a_held_one_have_one_letter() {
     let count = || count_of(&onceline);
     let running = onceline.start(b"");
     sent(&stub, 0, 2);
-    wait_until("letters", || count() == 103);
+    until("letters", || count() == 103);
     append(&onceline, "b.log", &format!("{}{}{}", good(8), bad(2000, 3), good(9)));
     sent(&stub, 0, 9);
-    wait_until("letters of both", || count() == 106);
+    until("letters of both", || count() == 106);
     stopped(running, 106);
     let all = letters(&onceline);
     for _ in 0..3 {
@@ -166,7 +156,7 @@ fn a_kill_right_after_the_letters_makes_no_second_ones() {
     for _ in 0..3 {
         let before = stub.bulks().len();
         let running = onceline.start(b"");
-        wait_until("letters", || count_of(&onceline) >= 10);
+        until("letters", || count_of(&onceline) >= 10);
         sent(&stub, before, 1);
         running.signal(Signal::KILL);
         running.wait();
@@ -184,11 +174,11 @@ fn the_same_line_of_another_file_has_its_own_letter() {
     append(&onceline, "a.log", &format!("{banner}{}", good(1)));
     let running = onceline.start(b"");
     sent(&stub, 0, 1);
-    wait_until("the first letter", || count_of(&onceline) == 1);
+    until("the first letter", || count_of(&onceline) == 1);
     // truncated while it is followed
     rewrite(&format!("{banner}{}", good(2)));
     sent(&stub, 0, 2);
-    wait_until("the second letter", || count_of(&onceline) == 2);
+    until("the second letter", || count_of(&onceline) == 2);
     stopped(running, 2);
     // and while it is not
     rewrite(&format!("{banner}{}", good(3)));
@@ -201,7 +191,7 @@ fn the_same_line_of_another_file_has_its_own_letter() {
     let running = onceline.start(b"");
     sent(&stub, before, 3);
     sent(&stub, before, 4);
-    wait_until("the fourth letter", || count_of(&onceline) == 4);
+    until("the fourth letter", || count_of(&onceline) == 4);
     stopped(running, 2);
     let files: std::collections::BTreeSet<u64> = fs::read_to_string(onceline.path("state/dead-letters.ndjson"))
         .unwrap()
@@ -217,7 +207,7 @@ fn the_same_line_of_another_file_has_its_own_letter() {
     let running = onceline.start(b"");
     sent(&stub, before, 3);
     sent(&stub, before, 4);
-    wait_until("letters again", || count_of(&onceline) == 6);
+    until("letters again", || count_of(&onceline) == 6);
     stopped(running, 2);
 }
 
@@ -270,7 +260,7 @@ fn what_a_spool_holds_has_one_letter() {
         let stub = holding("{\"http\":200,\"items\":[400,429]}");
         onceline.set_pipeline(&stdin(&stub));
         let running = onceline.start_open(b"");
-        wait_until("the other alone", || stub.bulks().len() > 1);
+        until("the other alone", || stub.bulks().len() > 1);
         stopped(running, 1);
         assert_eq!(count_of(&onceline), 1);
     }
@@ -285,7 +275,7 @@ fn a_database_that_takes_nothing() {
     let onceline = Onceline::new(&pipeline(FILE, "type = \"sqlite\"\npath = \"{dir}/out.sqlite\""));
     append(&onceline, "a.log", &format!("{}{}", bad(0, 1), good(1)));
     let running = onceline.start(b"");
-    wait_until("row", || !onceline.rows("out.sqlite").is_empty());
+    until("row", || !onceline.rows("out.sqlite").is_empty());
     running.signal(Signal::TERM);
     running.wait().settled();
     append(&onceline, "a.log", &format!("{}{}", good(2), bad(1, 10)));
@@ -293,7 +283,7 @@ fn a_database_that_takes_nothing() {
     connection.execute_batch("BEGIN IMMEDIATE").expect("a lock");
     for _ in 0..3 {
         let running = onceline.start(b"");
-        wait_until("letters", || count_of(&onceline) >= 11);
+        until("letters", || count_of(&onceline) >= 11);
         running.until_said("the database takes no rows", 1);
         stopped(running, 10);
         assert_eq!(count_of(&onceline), 11);

@@ -20,27 +20,12 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn letter(detail: &str, raw: &[u8]) -> Letter {
+    let reason = Reason::ALL[detail.len() % Reason::ALL.len()];
     Letter {
-        reason: Reason::ALL[detail.len() % Reason::ALL.len()],
-        detail: detail.to_string(),
-        event: None,
         raw: raw.to_vec(),
-        is_cut: false,
-        id: None,
-        index: None,
-        action: None,
-        status: None,
-        error: None,
-        attempts: 0,
         source: "stdin".to_string(),
         offset: raw.len() as u64,
-        input: 0,
-        head: None,
-        inode: None,
-        day: None,
-        again: None,
-        is_part: false,
-        line: None,
+        ..Letter::new(reason, detail.to_string())
     }
 }
 

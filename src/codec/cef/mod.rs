@@ -394,11 +394,10 @@ impl Codec for Cef {
 mod tests {
     use super::*;
     use crate::batch::Source;
-    use crate::codec::cut_lines;
+    use crate::codec::tests::decoded;
     use crate::time::Time;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     fn config(ecs: bool) -> Config {
         let (default_timezone, locale) = (Zone::UTC, Locale::english());
@@ -406,18 +405,9 @@ mod tests {
     }
 
     fn decode(config: Config, bytes: &[u8]) -> Vec<String> {
-        let mut records = Vec::new();
-        cut_lines(bytes, 0, &mut records);
         let day = Time::rfc3339(b"2026-03-12T00:00:00Z").unwrap().secs / 86_400;
-        let mut batch = Batch::new(bytes.to_vec(), Arc::new(Source { day: Some(day), ..Source::default() }));
-        Cef::build(config).unwrap().decode(&mut batch, &records);
-        let show = |i: usize| {
-            let mut out = Vec::new();
-            batch.event(i).write_source(&mut out);
-            let is_dropped = matches!(batch.event(i).fate(), Fate::Dropped);
-            if is_dropped { "dropped".to_string() } else { String::from_utf8(out).unwrap() }
-        };
-        (0..batch.len()).map(show).collect()
+        let source = Source { day: Some(day), ..Source::default() };
+        decoded(&Cef::build(config).unwrap(), bytes, source)
     }
 
     const HEADER: &str = "CEF:0|v|p|1|c|n|3|";

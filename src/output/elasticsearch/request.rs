@@ -560,11 +560,7 @@ fn letter(
     let head: serde_json::Value = serde_json::from_slice(loads.head(unit)).unwrap_or_default();
     let id = head[rules.action.as_str()]["_id"].as_str().map(str::to_string);
     Letter {
-        reason,
-        detail,
         event: Some(load.body[item.source_at as usize..item.end as usize - 1].to_vec()),
-        raw: Vec::new(),
-        is_cut: false,
         id,
         index: Some(loads.index(unit).to_string()),
         action: Some(rules.action.as_str()),
@@ -573,13 +569,8 @@ fn letter(
         attempts: unit.attempts,
         source: load.source.to_string(),
         offset: item.offset,
-        input: 0,
-        head: None,
-        inode: None,
-        day: None,
-        again: None,
         is_part: item.is_part,
-        line: None,
+        ..Letter::new(reason, detail)
     }
 }
 
