@@ -150,6 +150,7 @@ impl Ledger {
         let is_new = file.identity.head.bytes > *noted;
         if is_new {
             *noted = file.identity.head.bytes;
+            self.noted.positions.retain(|position| position.number != file.number);
             self.noted.positions.push(file.at(Mark::start()));
         }
         is_new
@@ -214,10 +215,11 @@ impl Ledger {
         !self.claims.is_empty() || !self.noted.is_empty()
     }
 
-    /// What is to be saved since this was last asked.
+    /// What is to be saved since this was last asked: one position of each file.
     pub fn take_moved(&mut self) -> Moves {
         let mut moves = std::mem::take(&mut self.noted);
         let claims = std::mem::take(&mut self.claims);
+        moves.positions.retain(|position| !claims.contains_key(&position.number));
         moves.positions.extend(claims.values().map(|(file, mark)| file.at(*mark)));
         moves
     }
@@ -257,6 +259,10 @@ impl Ledger {
 
 /// All of a file before this place is settled.
 fn move_to(claims: &mut BTreeMap<u64, Claim>, begun: &mut BTreeMap<u64, u16>, claim: Claim) {
+    // nothing is: what was noted of the file says more, since more of its head may have been read by then
+    if claim.1.offset == 0 && begun.contains_key(&claim.0.number) {
+        return;
+    }
     begun.remove(&claim.0.number);
     claims.insert(claim.0.number, claim);
 }
@@ -399,14 +405,17 @@ mod tests {
         let (one, two) = (with_head(b"one\n"), with_head(b"one\ntwo\n"));
         assert!(!ledger.note_file(&one), "it may have a position");
         ledger.begin_file(number);
-        assert!(ledger.note_file(&one) && !ledger.note_file(&one));
+        assert!(ledger.note_file(&with_head(b"on")) && ledger.note_file(&one) && !ledger.note_file(&one));
         assert_eq!(ledger.take_moved().positions, [one.at(Mark::start())]);
+        // where nothing is settled yet, as of a file that is only given another name, stays what was noted
+        ledger.open(lane, 0, 0..0);
+        ledger.settle(lane, 0, Some((Arc::new(with_head(b"")), Mark::start())));
         assert!(!ledger.note_file(&one) && !ledger.has_moved());
         assert!(ledger.note_file(&two), "more is known of it");
-        ledger.open(lane, 0, 0..4);
-        ledger.settle(lane, 0, Some((Arc::new(two.clone()), mark(4))));
+        ledger.open(lane, 1, 0..4);
+        ledger.settle(lane, 1, Some((Arc::new(two.clone()), mark(4))));
         assert!(!ledger.note_file(&with_head(b"one\ntwo\nthree\n")), "never back");
-        assert_eq!(ledger.take_moved().positions, [two.at(Mark::start()), two.at(mark(4))]);
+        assert_eq!(ledger.take_moved().positions, [two.at(mark(4))]);
         ledger.begin_file(number);
         assert!(ledger.note_file(&two));
         ledger.forget(number);

@@ -94,6 +94,11 @@ impl<D: Disk> Lines<D> {
         file.unlock()?;
         Ok(Lines { file: io::Read::take(BufReader::new(Stream::new(file)), bytes) })
     }
+
+    /// Makes last what was read.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.get_mut().get_mut().file.sync()
+    }
 }
 
 impl<D: Disk> Iterator for Lines<D> {

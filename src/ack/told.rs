@@ -14,7 +14,7 @@ use super::letter_file::is_torn;
 use super::stored::Lines;
 use super::{Letter, Line};
 use crate::batch::SourceNumber;
-use crate::disk::Disk;
+use crate::disk::{Disk, folder_of};
 use crate::input::identity::Position;
 use crate::json;
 
@@ -34,13 +34,13 @@ impl Told {
         let marks: HashMap<u64, u64> =
             positions.iter().map(|position| (position.number, position.mark.offset)).collect();
         let mut told = Told::default();
-        let lines = match Lines::open_on(disk, path) {
+        let mut lines = match Lines::open_on(disk, path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(told);
             }
             lines => lines?,
         };
-        for line in lines {
+        for line in &mut lines {
             let line = line?;
             // half a letter, which a kill left at the end, is taken away before the next is written
             if is_torn(&line) {
@@ -57,6 +57,13 @@ impl Told {
             if is_read_again {
                 *told.letters.entry(print).or_default() += 1;
             }
+        }
+        // who wrote them may have been killed before they were on the disk; those that are not sure to stay do not count
+        if !told.letters.is_empty()
+            && let Err(error) = lines.sync().and_then(|()| disk.sync_folder(folder_of(path)))
+        {
+            tracing::warn!(path = %path.display(), %error, "dead letters that are there may be written once more: they cannot be made to last");
+            told.letters.clear();
         }
         Ok(told)
     }

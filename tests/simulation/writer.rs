@@ -91,6 +91,8 @@ pub struct Lines {
     pub lost: BTreeSet<u64>,
     /// Copies of logs that were truncated then, by their texts.
     pub copies: BTreeMap<Text, Copied>,
+    /// Compressed texts.
+    pub packed: BTreeSet<Text>,
     /// No more are written.
     pub is_over: bool,
 }
@@ -296,7 +298,9 @@ impl Log {
                 let packed = PathBuf::from(format!("{}.gz", oldest.display()));
                 let old = logs.at(&oldest);
                 if let (Some(copy), Some(old)) = (logs.pack(&oldest, &packed), old) {
-                    lock(&world.lines).copied(old, copy, 0..logs.len(old));
+                    let lines = &mut *lock(&world.lines);
+                    lines.copied(old, copy, 0..logs.len(old));
+                    lines.packed.insert(copy);
                 }
                 logs.delete(&oldest);
             }
