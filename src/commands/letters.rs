@@ -17,6 +17,7 @@ use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::replay::{Replayed, replay};
 use onceline::time::Time;
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
 use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, Weight, complain, load, options, parse_time, say};
 
@@ -72,6 +73,9 @@ pub enum LettersCommand {
         /// Only those written longer ago than this, e.g. 30d
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "before")]
         older_than: Option<Duration>,
+        /// Only lines that are no letters, which nothing else drops
+        #[arg(long, conflicts_with_all = ["reason", "before", "older_than"])]
+        unreadable: bool,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -144,13 +148,18 @@ pub fn run(command: &LettersCommand) -> anyhow::Result<u8> {
         LettersCommand::List { json, .. } => list(&plan, &file, *json),
         LettersCommand::Show { number, reason, .. } => show(&file, *number, &by(reason)),
         LettersCommand::Replay { reason, .. } => claimed(&file, || send(&plan, &file, &by(reason))),
+        LettersCommand::Drop { unreadable: true, yes, .. } => {
+            let is_wanted = |line: &[u8]| Stored::read(line).is_none();
+            claimed(&file, || drop_lines(&file, "unreadable line", &is_wanted, *yes))
+        }
         LettersCommand::Drop { reason, before, older_than, yes, .. } => {
             let by_reason = by(reason);
             let before = before.or(older_than.map(|age| plan.pipeline.clock().now.ago(age)));
             let is_old =
                 |letter: &Stored| Time::rfc3339(letter.time.as_bytes()).zip(before).is_some_and(|(t, b)| t < b);
             let wanted = |letter: &Stored| by_reason(letter) && (before.is_none() || is_old(letter));
-            claimed(&file, || drop_letters(&file, &wanted, *yes))
+            let is_wanted = |line: &[u8]| Stored::read(line).is_some_and(|letter| wanted(&letter));
+            claimed(&file, || drop_lines(&file, "letter", &is_wanted, *yes))
         }
     }
 }
@@ -187,11 +196,11 @@ fn list(plan: &Plan, file: &Path, is_json: bool) -> anyhow::Result<u8> {
     for line in lines(file)?.into_iter().flatten() {
         let line = line.with_context(|| format!("cannot read {}", file.display()))?;
         bytes += line.len() as u64;
-        all += 1;
         let Some(letter) = Stored::read(&line) else {
             unreadable += 1;
             continue;
         };
+        all += 1;
         let group = groups.entry((letter.reason, letter.index)).or_default();
         group.count += 1;
         if group.first.is_empty() || letter.time < group.first {
@@ -209,23 +218,34 @@ fn list(plan: &Plan, file: &Path, is_json: bool) -> anyhow::Result<u8> {
             "old": old.map_or(0, |(count, _)| count), "groups": groups})
         .to_string();
     } else {
-        let groups = groups.iter().map(|((reason, index), group)| {
-            (printable(reason), index.as_deref().map_or_else(|| "-".to_string(), printable), group)
-        });
-        let groups: Vec<(String, String, &Group)> = groups.collect();
-        let width = groups.iter().map(|(_, index, _)| index.chars().count()).max().unwrap_or(0).max(5);
-        out.push_str(&format!("{:<18} {:<width$} {:>9}  {:<24}  last\n", "reason", "index", "letters", "first"));
-        for (reason, index, Group { count, first, last }) in &groups {
-            let (first, last) = (printable(first), printable(last));
-            out.push_str(&format!("{reason:<18} {index:<width$} {count:>9}  {first:<24}  {last}\n"));
-        }
+        out.push_str(&table(&groups));
         if unreadable > 0 {
-            out.push_str(&format!("{} that cannot be read\n", counted(unreadable, "line")));
+            let lines = counted(unreadable, "line");
+            out.push_str(&format!("{lines} that cannot be read: see `dead-letters show`, `drop --unreadable`\n"));
         }
         out.push_str(&format!("{} in {}", counted(all, "letter"), file.display()));
         old.iter().for_each(|(_, words)| out.push_str(&format!("\n{words}")));
     }
     print(&format!("{out}\n"))
+}
+
+/// A line for each group, in columns as wide as what is in them.
+fn table(groups: &BTreeMap<(String, Option<String>), Group>) -> String {
+    let row = |((reason, index), group): (&(String, Option<String>), &Group)| {
+        let index = index.as_deref().map_or_else(|| "-".to_string(), printable);
+        [printable(reason), index, group.count.to_string(), printable(&group.first), printable(&group.last)]
+    };
+    let titles = ["reason", "index", "letters", "first", "last"].map(str::to_string);
+    let rows: Vec<[String; 5]> = std::iter::once(titles).chain(groups.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
+    let [reasons, indices, counts, times] = [0, 1, 2, 3].map(width);
+    let pad = |text: &str, width: usize| " ".repeat(width - text.width());
+    let line = |[reason, index, count, first, last]: &[String; 5]| {
+        let (after_reason, after_index) = (pad(reason, reasons), pad(index, indices));
+        let (before_count, after_first) = (pad(count, counts), pad(first, times));
+        format!("{reason}{after_reason}  {index}{after_index}  {before_count}{count}  {first}{after_first}  {last}\n")
+    };
+    rows.iter().map(line).collect()
 }
 
 fn show(file: &Path, number: Option<u64>, wanted: &dyn Fn(&Stored) -> bool) -> anyhow::Result<u8> {
@@ -314,20 +334,19 @@ fn watch_signals(drain_max: std::time::Duration) -> anyhow::Result<Phases> {
     Ok(phases)
 }
 
-fn drop_letters(file: &Path, wanted: &dyn Fn(&Stored) -> bool, yes: bool) -> anyhow::Result<u8> {
+fn drop_lines(file: &Path, what: &str, is_wanted: &dyn Fn(&[u8]) -> bool, yes: bool) -> anyhow::Result<u8> {
     let failed = || format!("cannot read {}", file.display());
-    let is_wanted = |line: &[u8]| Stored::read(line).is_some_and(|letter| wanted(&letter));
     let mut count = 0;
     for line in lines(file)?.into_iter().flatten() {
         count += u64::from(is_wanted(&line.with_context(failed)?));
     }
-    let letters = counted(count, "letter");
+    let lost = counted(count, what);
     if !yes && count > 0 {
         if !io::stdin().is_terminal() {
-            complain(&format!("{letters} of {} would be lost: say --yes", file.display()));
+            complain(&format!("{lost} of {} would be lost: say --yes", file.display()));
             return Ok(WRONG);
         }
-        eprint!("{letters} of {} will be lost. Drop them? [y/N] ", file.display());
+        eprint!("{lost} of {} will be lost. Drop them? [y/N] ", file.display());
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
@@ -344,5 +363,5 @@ fn drop_letters(file: &Path, wanted: &dyn Fn(&Stored) -> bool, yes: bool) -> any
         }
     })
     .with_context(|| format!("cannot write {}", file.display()))?;
-    print(&format!("{} dropped from {}\n", counted(dropped, "letter"), file.display()))
+    print(&format!("{} dropped from {}\n", counted(dropped, what), file.display()))
 }

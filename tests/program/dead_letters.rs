@@ -239,6 +239,35 @@ fn letters_of_one_record_and_of_odd_bytes() {
     assert!(status == Some(2) && said.contains("no file none"), "{said}");
 }
 
+/// Lines that somebody wrote into the file, or broke, are counted apart and dropped only by name.
+#[test]
+fn lines_that_are_no_letters_are_dropped_only_by_name() {
+    let onceline = Onceline::new(&pipeline("type = \"sqlite\"\npath = \"{dir}/out.sqlite\"", ""));
+    onceline.run(b"bad\n{}\n").settled();
+    let path = onceline.path("state/dead-letters.ndjson");
+    let whole = std::fs::read_to_string(&path).expect("letters");
+    std::fs::write(&path, format!("{{\"note\":1}}\n{whole}{{\"reason\":1}}\n")).expect("letters");
+    let (_, said, _) = letters(&onceline, &["list"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("reason        index  letters  first ") && lines[0].ends_with("  last"), "{said}");
+    assert!(
+        lines[1].starts_with("bad-json      -            1  2") && lines[2].starts_with("no-timestamp  -  "),
+        "{said}"
+    );
+    assert!(lines[3].starts_with("2 lines that cannot be read") && lines[4].starts_with("2 letters in "), "{said}");
+    let list = parse(letters(&onceline, &["list", "--json"]).1.as_bytes());
+    assert_eq!((&list["letters"], &list["unreadable"]), (&json!(2), &json!(2)), "{list}");
+    let (status, _, said) = letters(&onceline, &["drop", "--unreadable"]);
+    assert!(status == Some(2) && said.contains("2 unreadable lines of "), "{said}");
+    let (_, said, _) = letters(&onceline, &["drop", "--yes"]);
+    assert!(said.contains("2 letters dropped"), "{said}");
+    assert_eq!(std::fs::read_to_string(&path).expect("letters"), "{\"note\":1}\n{\"reason\":1}\n");
+    std::fs::write(&path, format!("{{\"note\":1}}\n{whole}")).expect("letters");
+    let (_, said, _) = letters(&onceline, &["drop", "--unreadable", "--yes"]);
+    assert!(said.contains("1 unreadable line dropped"), "{said}");
+    assert_eq!(std::fs::read_to_string(&path).expect("letters"), whole);
+}
+
 #[test]
 fn a_full_file_of_letters_stops_the_intake_until_there_is_room() {
     let more = "[dead_letter]\nbytes_max = \"4096\"\n";

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Doc;
+use super::{Doc, until};
 
 pub struct Onceline {
     dir: TempDir,
@@ -236,8 +236,16 @@ impl Running<'_> {
         }
     }
 
+    /// One that can be caught is sent once it is: a process that has just begun ends by it as any other does.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
+        let status = format!("/proc/{}/status", self.id());
+        until("a program that hears signals, or has ended", || {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+            let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap_or_default();
+            signal == Signal::KILL || caught & 1 << (signal.as_raw() - 1) != 0 || field("State:").starts_with('Z')
+        });
         kill_process(pid, signal).expect("send a signal");
     }
 
