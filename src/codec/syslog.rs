@@ -418,24 +418,17 @@ fn part(line: Span, range: &Range<usize>) -> Span {
     Span::new(line.start as usize + range.start, range.len())
 }
 
-/// `{"id": {"name": "value"}}`; a name that comes again has a list.
+/// `{"id": {"name": "value"}}`; a name that comes again has a list, an id that does is one object.
 fn data_json(line: &[u8], elements: &[Element]) -> Vec<u8> {
     let mut out = vec![b'{'];
-    for (at, Element { id, params }) in elements.iter().enumerate() {
-        let mut members: Vec<(&[u8], Vec<&str>)> = Vec::new();
-        let mut places: HashMap<&[u8], usize> = HashMap::new();
-        for (name, value) in params {
-            let name = &line[name.clone()];
-            let place = *places.entry(name).or_insert(members.len());
-            match members.get_mut(place) {
-                Some((_, values)) => values.push(value),
-                None => members.push((name, vec![value])),
-            }
-        }
+    let by_id = grouped(elements.iter().map(|Element { id, params }| (&line[id.clone()], params)));
+    for (at, (id, params)) in by_id.iter().enumerate() {
         separate(at, &mut out);
-        json::write_string(&line[id.clone()], &mut out);
+        json::write_string(id, &mut out);
         out.extend_from_slice(b":{");
-        for (at, (name, values)) in members.iter().enumerate() {
+        let params = params.iter().copied().flatten();
+        let by_name = grouped(params.map(|(name, value)| (&line[name.clone()], value.as_ref())));
+        for (at, (name, values)) in by_name.iter().enumerate() {
             separate(at, &mut out);
             json::write_string(name, &mut out);
             out.push(b':');
@@ -445,6 +438,19 @@ fn data_json(line: &[u8], elements: &[Element]) -> Vec<u8> {
     }
     out.push(b'}');
     out
+}
+
+/// What comes under one name, by the order of the names.
+fn grouped<'a, T>(named: impl Iterator<Item = (&'a [u8], T)>) -> Vec<(&'a [u8], Vec<T>)> {
+    let (mut groups, mut places) = (Vec::<(&[u8], Vec<T>)>::new(), HashMap::new());
+    for (name, value) in named {
+        let place = *places.entry(name).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((name, vec![value])),
+        }
+    }
+    groups
 }
 
 fn write_values(values: &[&str], out: &mut Vec<u8>) {
@@ -529,6 +535,10 @@ mod tests {
             (
                 "<0>1 - - - - - -",
                 r#"{"priority":0,"facility":0,"facility_label":"kernel","severity":0,"severity_label":"emergency","message":""}"#.to_string(),
+            ),
+            (
+                "<0>1 - - - - - [a x=\"1\"][b][a y=\"2\" x=\"3\"]",
+                r#"{"priority":0,"facility":0,"facility_label":"kernel","severity":0,"severity_label":"emergency","structured_data":{"a":{"x":["1","3"],"y":"2"},"b":{}},"message":""}"#.to_string(),
             ),
             ("Mar 12 10:00:00 web-1 sshd[17]: Accepted key", old(r#""logsource":"web-1","program":"sshd","pid":"17","message":"Accepted key""#)),
             ("Mar 12 10:00:00 web-1 kernel: [ 1.5] eth0: up", old(r#""logsource":"web-1","program":"kernel","message":"[ 1.5] eth0: up""#)),

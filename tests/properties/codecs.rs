@@ -2,6 +2,7 @@
 //! behind it; and of JSON, what serde_json reads in it. The first line is the codec's name, how many bytes a line may have, and the sizes of the pieces.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use serde_json::Value;
 
 use super::{first_line, numbers, tree};
 
-const CODECS: [&str; 18] = [
+const CODECS: [&str; 20] = [
     r#"{ type = "json" }"#,
     r#"{ type = "json", on_error = "tag" }"#,
     r#"{ type = "plain" }"#,
@@ -39,6 +40,8 @@ const CODECS: [&str; 18] = [
     r#"{ type = "multiline", pattern = '}$', negate = true, what = "next", charset = "latin1", max_bytes = 40 }"#,
     r#"{ type = "multiline", pattern = '', what = "next", max_bytes = 3 }"#,
     r#"{ type = "cef", ecs_compatibility = "v8" }"#,
+    r#"{ type = "syslog" }"#,
+    r#"{ type = "syslog", ecs_compatibility = "v8" }"#,
 ];
 
 thread_local! {
@@ -119,15 +122,16 @@ fn blocks(text: &[u8], limits: Limits, sizes: &[usize]) -> Vec<Block> {
 
 fn events(pipeline: &Pipeline, blocks: Vec<Block>) -> Vec<String> {
     let (mut records, mut batch, mut all) = (Vec::new(), Batch::default(), Vec::new());
+    let is_json = pipeline.inputs[0].codec.name() == "json";
     for block in blocks {
         pipeline.transform(0, block, Arc::new(Source::default()), &mut records, &mut batch);
-        all.extend((0..batch.len()).map(|index| told(&batch.event(index))));
+        all.extend((0..batch.len()).map(|index| told(&batch.event(index), is_json)));
     }
     all
 }
 
 /// All that an event is.
-fn told(event: &EventRef<'_>) -> String {
+fn told(event: &EventRef<'_>, is_json: bool) -> String {
     let mut source = Vec::new();
     event.write_source(&mut source);
     assert!(!source.contains(&b'\n'), "an event of two lines");
@@ -136,9 +140,25 @@ fn told(event: &EventRef<'_>) -> String {
         serde_json::from_str::<Value>(&source)
             .map_err(|error| assert!(error.to_string().contains("out of range"), "{source}: {error}"))
             .ok();
+        // what a JSON text has twice itself stays
+        if !is_json {
+            check_keys(source.as_bytes());
+        }
     }
     let part = event.part().map(|(number, _)| number);
     format!("{} {part:?} {:?} {:?} {source}", event.offset(), event.raw(), event.fate())
+}
+
+/// No object has a key twice.
+fn check_keys(event: &[u8]) {
+    let mut objects = vec![event];
+    while let Some(object) = objects.pop() {
+        let mut keys = BTreeSet::new();
+        for (key, value) in json::members(object) {
+            assert!(keys.insert(key), "a key is there twice: {}", String::from_utf8_lossy(event));
+            objects.extend(value.starts_with(b"{").then_some(value));
+        }
+    }
 }
 
 /// Line by line what serde_json reads, where it reads more than we promise.
