@@ -1,12 +1,12 @@
 //! What is written and must last: dead letters, positions, spools. Behind a trait so that a simulated disk can fill
 //! up, fail and forget what was not synced.
 
-use std::fs::{DirBuilder, File as RealFile, OpenOptions};
+use std::fs::{DirBuilder, File as RealFile, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::time::Time;
 
@@ -82,6 +82,36 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     Real.make_folder(path, PRIVATE)
 }
 
+/// Opens a file, which is made for its owner only, whatever the umask says, if it is absent.
+pub fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result<RealFile> {
+    match options.mode(0o600).create_new(true).open(path) {
+        Ok(file) => {
+            if file.metadata()?.mode() & 0o600 != 0o600 {
+                file.set_permissions(Permissions::from_mode(0o600))?;
+            }
+            Ok(file)
+        }
+        // it is there, or a link is that leads to nothing yet
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create_new(false).create(true).open(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// Options that do not wait for the other end of a pipe: see [`regular`].
+pub fn no_wait() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options
+}
+
+/// A file that keeps what is written into it: a pipe or a device in its place would wait for somebody, or forget.
+pub fn regular(file: RealFile) -> io::Result<RealFile> {
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
+    }
+}
+
 /// Where the line that `end` stands in begins.
 pub fn line_begin(file: &impl File, end: u64) -> io::Result<u64> {
     let (mut at, mut piece) = (end, [0; 4096]);
@@ -141,15 +171,17 @@ impl Disk for Real {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
+        let mut bytes = Vec::new();
+        self.open(path)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn open(&self, path: &Path) -> io::Result<RealFile> {
-        RealFile::open(path)
+        regular(no_wait().read(true).open(path)?)
     }
 
     fn append(&self, path: &Path) -> io::Result<RealFile> {
-        OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
+        regular(private_file(no_wait().read(true).append(true), path)?)
     }
 
     fn create(&self, path: &Path) -> io::Result<RealFile> {
@@ -157,7 +189,7 @@ impl Disk for Real {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)
+        private_file(OpenOptions::new().write(true), path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -178,7 +210,11 @@ impl Disk for Real {
         }
         if !path.is_dir() {
             self.make_folder(folder_of(path), mode)?;
-            match DirBuilder::new().mode(mode).create(path) {
+            let made = DirBuilder::new().mode(mode).create(path).and_then(|()| {
+                let is_open = std::fs::metadata(path)?.mode() & mode == mode;
+                if is_open { Ok(()) } else { std::fs::set_permissions(path, Permissions::from_mode(mode)) }
+            });
+            match made {
                 // another made it meanwhile
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 other => other?,

@@ -1,15 +1,15 @@
 //! Locks: one process at a time works on a state folder, and on the positions of a pipeline in a database.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::disk::private_folder;
+use crate::disk::{no_wait, private_file, private_folder, regular};
 
 /// A file locked by this process, until dropped or until the process ends in whatever way.
 #[derive(Debug)]
@@ -70,14 +70,8 @@ impl Lock {
 
     fn take(path: &Path, what: String, way_on: &'static str) -> anyhow::Result<Lock> {
         let failed = || format!("cannot lock {}", path.display());
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .open(path)
-            .with_context(failed)?;
+        let opened = private_file(no_wait().read(true).write(true), path).and_then(regular);
+        let mut file = opened.with_context(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
 use crate::batch::SourceNumber;
-use crate::disk::{Disk, File, Real, Stream};
+use crate::disk::{Disk, File, Real, Stream, no_wait, private_file, regular};
 use crate::json;
 use crate::time::Time;
 
@@ -159,11 +159,9 @@ pub struct Claim(#[expect(dead_code, reason = "the lock is the file's, for as lo
 impl Claim {
     /// None if another process has it.
     pub fn take(path: &Path) -> io::Result<Option<Claim>> {
-        use std::os::unix::fs::OpenOptionsExt;
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        let mut options = RealFile::options();
-        let file = options.create(true).truncate(false).write(true).mode(0o600).open(PathBuf::from(name))?;
+        let file = regular(private_file(no_wait().read(true).write(true), &PathBuf::from(name))?)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Claim(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

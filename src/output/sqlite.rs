@@ -17,7 +17,6 @@ pub mod positions;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,7 @@ use super::{Action, Form, Item, Next, Output, Parcel, Parcels, Phase, Phases};
 use crate::ack::positions::Before;
 use crate::ack::{Acks, Letter, Moves, Reason, Tally};
 use crate::config::Section;
-use crate::disk::private_folder;
+use crate::disk::{private_file, private_folder};
 use crate::time::Time;
 
 /// What moves positions and brings no row is saved when nothing came for so long.
@@ -220,10 +219,11 @@ fn make(path: &Path) -> io::Result<()> {
         // a name that SQLite understands otherwise
         return Ok(());
     }
-    match OpenOptions::new().create_new(true).write(true).mode(0o600).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other.map(drop),
+    // one that is there may be readable only
+    if path.try_exists()? {
+        return Ok(());
     }
+    private_file(OpenOptions::new().write(true), path).map(drop)
 }
 
 /// Writes the rows of a parcel, in the transaction that is open.

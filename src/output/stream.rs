@@ -12,7 +12,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use anyhow::Context;
 
 use super::{Form, Output, Parcels, Phase, Phases};
 use crate::ack::{Acks, Tally};
-use crate::disk::{line_begin, private_folder};
+use crate::disk::{line_begin, private_file, private_folder};
 
 /// How long to wait before a disk that is full is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ impl Stream {
         if let Some(folder) = path.parent() {
             private_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let opened = File::options().create(true).read(true).append(true).mode(0o600).open(&path);
+        let opened = private_file(File::options().read(true).append(true), &path);
         let file = opened.with_context(|| format!("cannot open {name}"))?;
         cut_torn(&file, form).with_context(|| format!("cannot look at the end of {name}"))?;
         Ok(Stream { form, name, to: Target::File(file) })

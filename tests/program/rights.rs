@@ -22,7 +22,7 @@ fn assert_private(folder: &Path, made: &mut Vec<String>) {
         if matches!(name.as_str(), "pipeline.toml" | "log") {
             continue;
         }
-        assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+        assert_eq!(mode(&path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
         if path.is_dir() {
             assert_private(&path, made);
         }
@@ -30,7 +30,7 @@ fn assert_private(folder: &Path, made: &mut Vec<String>) {
     }
 }
 
-fn start(dir: &TempDir, output: &str) -> Child {
+fn start(dir: &TempDir, umask: &str, output: &str) -> Child {
     let pipeline = format!(
         "[[input]]\ntype = 'stdin'\ncodec = 'json'\n[[input]]\ntype = 'file'\npaths = 'log'\ncodec = 'json'\n\
          [id]\nscheme = 'hash'\nmethod = 'SHA1'\n[index]\nname = 'rights'\n[dead_letter]\npath = 'deep/er/dead.ndjson'\n\
@@ -38,9 +38,9 @@ fn start(dir: &TempDir, output: &str) -> Child {
     );
     std::fs::write(dir.path().join("pipeline.toml"), pipeline).expect("write");
     std::fs::write(dir.path().join("log"), EVENTS).expect("write");
-    let script = "umask 000; exec \"$0\" run pipeline.toml --state state";
+    let script = "umask \"$1\"; exec \"$0\" run pipeline.toml --state state";
     let mut child = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_onceline")])
+        .args(["-c", script, env!("CARGO_BIN_EXE_onceline"), umask])
         .current_dir(dir.path())
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
@@ -66,28 +66,38 @@ fn stop(mut child: Child) {
 
 #[test]
 fn all_that_is_made_is_private() {
-    for (output, files) in [
-        ("type = 'sqlite'\npath = 'data/base/out.sqlite'", &["out.sqlite", "out.sqlite-wal", "out.sqlite-shm"][..]),
-        ("type = 'ndjson'\npath = 'data/base/out.ndjson'", &["out.ndjson", "positions.json"]),
-        ("type = 'elasticsearch'\nhosts = 'http://127.0.0.1:1'\nretry_wait_max = '1s'", &[]),
-    ] {
-        let dir = tempfile::tempdir().expect("a folder");
-        let child = start(&dir, output);
-        let is_there = |name: &str| dir.path().join(name).try_exists().unwrap_or(false);
-        until("files", || {
-            files.iter().all(|name| is_there(&format!("data/base/{name}")) || is_there(&format!("state/{name}")))
-        });
-        until("dead letters", || is_there("deep/er/dead.ndjson"));
-        let mut made = Vec::new();
-        assert_private(dir.path(), &mut made);
-        stop(child);
-        assert_private(dir.path(), &mut made);
-        for name in files {
-            assert!(made.iter().any(|there| there == name), "{name}: {made:?}");
+    for umask in ["000", "777"] {
+        for (output, files) in [
+            ("type = 'sqlite'\npath = 'data/base/out.sqlite'", &["out.sqlite", "out.sqlite-wal", "out.sqlite-shm"][..]),
+            ("type = 'ndjson'\npath = 'data/base/out.ndjson'", &["out.ndjson", "positions.json"]),
+            ("type = 'elasticsearch'\nhosts = 'http://127.0.0.1:1'\nretry_wait_max = '1s'", &[]),
+        ] {
+            check_private(umask, output, files);
         }
-        if files.is_empty() {
-            assert!(made.iter().any(|name| name.ends_with(".spool")), "{made:?}");
-        }
+    }
+}
+
+fn check_private(umask: &str, output: &str, files: &[&str]) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let child = start(&dir, umask, output);
+    let is_there = |name: &str| dir.path().join(name).try_exists().unwrap_or(false);
+    until("files", || {
+        files.iter().all(|name| is_there(&format!("data/base/{name}")) || is_there(&format!("state/{name}")))
+    });
+    until("dead letters", || is_there("deep/er/dead.ndjson"));
+    let mut made = Vec::new();
+    // what another umask takes is given back a moment later
+    if umask == "000" {
+        assert_private(dir.path(), &mut made);
+    }
+    stop(child);
+    assert_private(dir.path(), &mut made);
+    // SQLite takes the files beside it away
+    for name in files.iter().filter(|name| umask == "000" || !name.contains("sqlite-")) {
+        assert!(made.iter().any(|there| there == name), "{name}: {made:?}");
+    }
+    if files.is_empty() {
+        assert!(made.iter().any(|name| name.ends_with(".spool")), "{made:?}");
     }
 }
 
@@ -104,7 +114,7 @@ fn what_is_there_keeps_its_rights() {
         std::fs::write(path(file), "").expect("a file");
         set(&path(file), 0o640);
     }
-    let child = start(&dir, "type = 'sqlite'\npath = 'data/out.sqlite'");
+    let child = start(&dir, "000", "type = 'sqlite'\npath = 'data/out.sqlite'");
     until("rows", || path("data/out.sqlite-wal").try_exists().unwrap_or(false));
     until("dead letters", || std::fs::metadata(path("deep/er/dead.ndjson")).is_ok_and(|meta| meta.len() > 0));
     assert_eq!(mode(&path("data/out.sqlite-wal")), 0o640);
