@@ -77,6 +77,15 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The path by which all who come to a file by links know it, whether or not it is there yet.
+pub fn resolved(path: &Path) -> PathBuf {
+    match (path.canonicalize(), path.file_name()) {
+        (Ok(found), _) => found,
+        (Err(_), Some(name)) => resolved(folder_of(path)).join(name),
+        (Err(_), None) => path.to_path_buf(),
+    }
+}
+
 /// Makes a folder if it is absent, and what leads to it, open to its owner only.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     Real.make_folder(path, PRIVATE)

@@ -9,7 +9,7 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::disk::{no_wait, private_file, private_folder, regular};
+use crate::disk::{no_wait, private_file, private_folder, regular, resolved};
 
 /// A file locked by this process, until dropped or until the process ends in whatever way.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Lock {
     }
 
     fn beside(database: &Path, pipeline: &str) -> PathBuf {
-        let mut name = database.as_os_str().to_owned();
+        let mut name = resolved(database).into_os_string();
         name.push(format!("-{pipeline}.lock"));
         PathBuf::from(name)
     }
@@ -115,6 +115,16 @@ mod tests {
         let error = Lock::positions(&database, "a").unwrap_err().to_string();
         assert!(error.contains("the positions of `a` in") && error.contains("in use by another onceline"), "{error}");
         drop(held);
-        Lock::positions(&database, "a").unwrap();
+        // the same database by other names, before and after it is there
+        let folder = dir.path().join("d");
+        std::os::unix::fs::symlink(dir.path().join("c"), &folder).unwrap();
+        let held = Lock::positions(&folder.join("out.sqlite"), "a").unwrap();
+        Lock::positions(&database, "a").unwrap_err();
+        drop(held);
+        std::fs::write(&database, "").unwrap();
+        let link = dir.path().join("link.sqlite");
+        std::os::unix::fs::symlink(&database, &link).unwrap();
+        let _held = Lock::positions(&link, "a").unwrap();
+        Lock::positions(&database, "a").unwrap_err();
     }
 }

@@ -9,6 +9,7 @@ use super::{InputKind, Pipeline};
 use crate::ack::lock::Lock;
 use crate::ack::positions::{self, Saved, Store};
 use crate::config::printable;
+use crate::disk::resolved;
 use crate::input::file;
 use crate::input::identity::Position;
 use crate::output;
@@ -62,8 +63,7 @@ impl Pipeline {
     /// What the place is called where positions of files are saved; none if it has no files.
     pub fn saves_in(&self) -> Option<String> {
         let has_files = self.inputs.iter().any(|input| matches!(input.kind, InputKind::File(_)));
-        let shown =
-            |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string();
+        let shown = |path: &Path| resolved(path).display().to_string();
         has_files.then(|| match self.positions() {
             Place::State(state) => shown(state),
             Place::Database { path, pipeline } => format!("{} as those of `{pipeline}`", shown(path)),
@@ -72,7 +72,7 @@ impl Pipeline {
 
     /// A digest of where numbers are given to files and spools: a letter of another place is of another line.
     pub fn numbers_of(&self) -> [u8; 16] {
-        let place = (self.saves_in(), std::path::absolute(&self.spool).unwrap_or_else(|_| self.spool.clone()));
+        let place = (self.saves_in(), resolved(&self.spool));
         let mut print = [0; 16];
         print.copy_from_slice(&<sha2::Sha256 as sha2::Digest>::digest(format!("{place:?}"))[..16]);
         print

@@ -286,11 +286,15 @@ fn positions_that_cannot_be_used_stop_a_run() {
     append(&onceline.path("in/a"), &lines(0..100));
     onceline.run(b"").settled();
     let connection = rusqlite::Connection::open(onceline.path("out.sqlite")).expect("a database");
-    connection.execute("UPDATE _onceline_positions SET version = 9", []).expect("another version");
-    let run = onceline.run(b"");
-    assert!(run.status == Some(1) && run.stderr.contains("_onceline_positions"), "{run:?}");
-    assert_eq!(positions(&onceline, "reset", &["--yes"]).status, Some(0));
-    assert_eq!(onceline.run(b"").settled().count("duplicates"), 100);
+    for wrong in ["UPDATE _onceline_positions SET version = 9", "DROP TABLE _onceline_positions"] {
+        connection.execute(wrong, []).expect(wrong);
+        for _ in 0..2 {
+            let run = onceline.run(b"");
+            assert!(run.status == Some(1) && run.stderr.contains("_onceline_positions"), "{wrong}: {run:?}");
+        }
+        assert_eq!(positions(&onceline, "reset", &["--yes"]).status, Some(0));
+        assert_eq!(onceline.run(b"").settled().count("duplicates"), 100);
+    }
 }
 
 /// A folder in the draft's place stands for a disk that takes nothing: it delivers all, and says once what it cannot.

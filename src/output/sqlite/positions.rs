@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, params};
 
@@ -93,7 +93,8 @@ pub fn load(connection: &Connection, pipeline: &str, shown: &Path) -> anyhow::Re
         format!("the positions in {path} (table _onceline_positions) cannot be used; {WAY_ON}")
     };
     if !has_table(connection).with_context(failed)? {
-        return Ok(Vec::new());
+        let is_gone = has_looked(connection, pipeline).with_context(failed)?;
+        return if is_gone { Err(anyhow!("the table is gone")).with_context(failed) } else { Ok(Vec::new()) };
     }
     let mut statement = connection.prepare(LOAD).with_context(failed)?;
     let mut rows = statement.query([pipeline]).with_context(failed)?;
@@ -122,8 +123,14 @@ pub fn load_all(
 
 /// Whether positions were ever saved.
 pub fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
-    let text = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '_onceline_positions'";
-    connection.query_row(text, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+    connection.table_exists(None, "_onceline_positions")
+}
+
+/// Whether files were ever looked for, which is saved in one transaction with what was found.
+fn has_looked(connection: &Connection, pipeline: &str) -> rusqlite::Result<bool> {
+    let count = "SELECT count(*) FROM _onceline_looked WHERE pipeline = ?1";
+    Ok(connection.table_exists(None, "_onceline_looked")?
+        && connection.query_row(count, [pipeline], |row| row.get::<_, i64>(0))? > 0)
 }
 
 fn read(row: &Row<'_>) -> anyhow::Result<Saved> {
@@ -217,6 +224,24 @@ mod tests {
         forget_all(&connection, "a", &["/a".to_string()]).unwrap();
         let (saved, looked) = load_all(&connection, "a", Path::new("a.sqlite")).unwrap();
         assert_eq!((saved, looked), (Vec::new(), ["/*", "/a"].map(String::from).into()));
+    }
+
+    #[test]
+    fn a_table_that_was_dropped_is_missed() {
+        let connection = Connection::open_in_memory().unwrap();
+        let dropped = |pipeline| {
+            connection.execute("DROP TABLE _onceline_positions", []).unwrap();
+            load(&connection, pipeline, Path::new("a.sqlite")).map_err(|error| format!("{error:#}"))
+        };
+        create(&connection).unwrap();
+        assert_eq!(dropped("a").unwrap(), [], "nothing was in it");
+        create(&connection).unwrap();
+        save(&connection, "a", &moved(&[position(b"/a", 1, b"one\n")]), 5).unwrap();
+        let error = dropped("a").unwrap_err();
+        assert!(error.contains("the table is gone") && error.contains("positions reset"), "{error}");
+        assert_eq!(positions(&connection, "b"), [], "another pipeline saved none");
+        forget_all(&connection, "a", &[]).unwrap();
+        assert_eq!(positions(&connection, "a"), []);
     }
 
     #[test]
