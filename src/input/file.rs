@@ -239,7 +239,7 @@ impl Opened {
                 tracing::info!(path = %path.display(), was = %place.path.display(), "the file was read elsewhere: going on");
             }
             None if offset == 0 && known.has_inode(device, inode) => {
-                tracing::info!(path = %path.display(), "the file was truncated or replaced: reading it from its beginning");
+                known::tell_replaced(path);
             }
             _ => {}
         }

@@ -196,6 +196,11 @@ pub fn fits(file: &impl OpenFile, position: &Position) -> io::Result<bool> {
         && mark.tail.ends(&read_some(file, from, usize::from(mark.tail.bytes))?))
 }
 
+/// Says that a file goes on from no place of those that had its inode.
+pub fn tell_replaced(path: &Path) {
+    tracing::info!(path = %path.display(), "the file was truncated or replaced: reading it from its beginning");
+}
+
 /// A text at a place, and the known one that is, with what the caller said of it.
 pub type Placed<T> = (Text, Option<(Position, T)>);
 

@@ -291,6 +291,28 @@ fn more_files_than_can_be_opened() {
     assert!(run.stderr.lines().count() < 15, "{}", run.stderr);
 }
 
+/// Why lines are read that an operator thinks were read: once for each time.
+#[test]
+fn a_file_that_is_none_of_those_known_is_told_of() {
+    let onceline = follow("20ms").args(&["-v"]);
+    let replaced = |run: &Run| run.stderr.matches("the file was truncated or replaced").count();
+    append(&onceline, "a.log", "one\ntwo\n");
+    let running = onceline.start(b"");
+    stored(&onceline, &["one", "two"]);
+    assert_eq!(replaced(&stop(running)), 0);
+    // while it runs, and while it does not
+    let running = onceline.start(b"");
+    fs::write(onceline.path("log/a.log"), "three\n").unwrap();
+    stored(&onceline, &["one", "three", "two"]);
+    let run = stop(running);
+    assert_eq!(replaced(&run), 1, "{}", run.stderr);
+    fs::write(onceline.path("log/a.log"), "four\n").unwrap();
+    let running = onceline.start(b"");
+    stored(&onceline, &["four", "one", "three", "two"]);
+    let run = stop(running);
+    assert_eq!(replaced(&run), 1, "{}", run.stderr);
+}
+
 #[test]
 fn polling_alone_is_enough() {
     let onceline = follow("20ms");

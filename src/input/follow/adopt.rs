@@ -12,7 +12,7 @@ use super::machine::{FileNumber, Form, Machine, SETTLE, Take, Told, Tracked};
 use super::originals::Likely;
 use super::turn::Opened;
 use crate::input::identity::{HEAD, Identity, Mark, Print, TAIL, Tail};
-use crate::input::known::{Place, Row, Seen, last_line_end};
+use crate::input::known::{self, Place, Row, Seen, last_line_end};
 use crate::input::packed::Compression;
 
 /// A copy that did not change for so long is whole; nothing is in it that is not read elsewhere, so that this costs no
@@ -223,6 +223,11 @@ impl<D: Disk> Machine<D> {
             }
             Found::At(beginning) => beginning,
         };
+        let is_new = beginning.was.is_none() && beginning.mark.offset == 0;
+        // of one that is read it is told where that was noticed
+        if is_new && file.instead.is_none() && self.gone.has_inode(stat.device, stat.inode) {
+            known::tell_replaced(&file.path);
+        }
         file.go_to(&beginning);
         let was = beginning.was.and_then(|place| self.gone.remove(place));
         if beginning.head.len() == HEAD {

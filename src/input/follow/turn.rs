@@ -122,7 +122,7 @@ impl<D: Disk> Machine<D> {
             }
             Ok(Got::Replaced(stat)) => {
                 let (path, named) = (file.path.clone(), file.named);
-                tracing::info!(path = %path.display(), offset = file.mark.offset, "a file was truncated or replaced; it is read from its beginning");
+                known::tell_replaced(&path);
                 // what waited for its end is no half line of the file that is there now
                 file.half = 0;
                 // what was open is surely the same file, though with other bytes
