@@ -16,6 +16,7 @@ use onceline::ack::{Shared, Summary, counted};
 use onceline::disk::Real;
 use onceline::input::lines::Rest;
 use onceline::input::spool::{self, Written};
+use onceline::input::stdin;
 use onceline::output::{self, Phase, Phases};
 use onceline::pipeline::progress;
 use onceline::pipeline::read::{Options, Plan};
@@ -109,7 +110,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // first, so that one that comes at once is heard
     let signals = watch_signals()?;
     let Some(plans) = load(&args.pipelines, &how(args))? else { return Ok(WRONG) };
-    if plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count() > 1 {
+    let reading = plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count();
+    let reads_stdin = reading > 0;
+    if reading > 1 {
         complain("standard input can be read by one pipeline only");
         return Ok(WRONG);
     }
@@ -141,7 +144,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     }
     crew.places.iter().for_each(Place::say_old_letters);
     let started = Instant::now();
+    let is_told = !reads_stdin && tell_unread();
     let outcomes = crew.work();
+    // who writes into a pipe may begin later
+    if !reads_stdin && !is_told {
+        tell_unread();
+    }
     if let Some(bar) = bar {
         bar.stop();
     }
@@ -149,6 +157,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
         say(Weight::Info, "stopped by a signal: input that was not read is left, run it again for the rest");
     }
     crew.finish(&outcomes, started.elapsed().as_secs_f64())
+}
+
+/// Says that what is given on standard input is read by nobody, if something is.
+fn tell_unread() -> bool {
+    let has_bytes = stdin::has_bytes();
+    if has_bytes {
+        tracing::warn!("there is something on standard input, which no [[input]] reads: `type = \"stdin\"` does");
+    }
+    has_bytes
 }
 
 /// The place where two pipelines would save positions, and what to do about it; none if each has its own.

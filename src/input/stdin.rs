@@ -8,8 +8,9 @@
 //! ```
 
 use std::os::fd::AsFd;
-
 use std::sync::Arc;
+
+use rustix::fs::FileType;
 
 use super::Intake;
 use super::lines::{Bytes, Rest};
@@ -22,6 +23,17 @@ const NAME: &str = "stdin";
 pub fn source(rest: &Rest) -> Arc<Source> {
     let day = Some(Time::now().day());
     Arc::new(Source { name: NAME.into(), head: rest.head().into(), day, ..Source::default() })
+}
+
+/// Whether somebody gives something: a file with bytes in it, or a pipe in which some wait. Nothing is read.
+pub fn has_bytes() -> bool {
+    let stdin = std::io::stdin();
+    let Ok(stat) = rustix::fs::fstat(&stdin) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => stat.st_size > 0,
+        FileType::Fifo => rustix::io::ioctl_fionread(&stdin).is_ok_and(|waiting| waiting > 0),
+        _ => false,
+    }
 }
 
 /// `rest` is what was read of it and not handed over, by the pipeline that this one replaces.

@@ -584,3 +584,22 @@ fn progress_is_no_nuisance_without_a_terminal() {
     assert_eq!(run.count("created"), 2);
     assert!(!run.stderr.contains('\u{1b}') && run.stdout.is_empty(), "{:?}", run.stderr);
 }
+
+#[test]
+fn what_nobody_reads_of_standard_input_is_told() {
+    let said = "there is something on standard input";
+    let onceline = once(files("\"in/*\""));
+    std::fs::create_dir(onceline.path("in")).expect("a folder");
+    std::fs::write(onceline.path("in/a"), "{}\n").expect("a file");
+    let run = onceline.run(b"").adds_up();
+    assert!(!run.stderr.contains(said), "{}", run.stderr);
+    let run = onceline.run(b"{}\n").adds_up();
+    assert_eq!(run.stderr.matches(said).count(), 1, "{}", run.stderr);
+    let input = std::fs::File::open(onceline.path("in/a")).expect("a file");
+    for (input, is_told) in [(Stdio::from(input), true), (Stdio::null(), false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onceline"));
+        command.current_dir(onceline.path("")).args(["run", "pipeline.toml", "--once", "--state", "state"]);
+        let output = command.stdin(input).output().expect("onceline");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).contains(said), is_told, "{output:?}");
+    }
+}
