@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::answer::Cause;
-use super::request::{Loads, Unit};
+use super::load::{Loads, Unit};
 use super::wait::{Backoff, News, Waits};
 
 /// As much as is sent to find out whether an index takes events again.

@@ -17,6 +17,7 @@
 //! text: the status and the error's type decide.
 //!
 //! - `answer`: reads an answer, says what it means
+//! - `load`: parcels on their way, and what of them is still needed
 //! - `request`: one request without I/O: its items, and what an answer makes of them
 //! - `hold`: events of indices in trouble
 //! - `at_work`: whether the engine is still at a request that was given up
@@ -33,6 +34,7 @@ mod at_work;
 mod client;
 mod flow;
 mod hold;
+mod load;
 mod login;
 mod read;
 mod request;
