@@ -535,6 +535,72 @@ fn language() {
 
 /// Part of an import that must be there, or must not be.
 #[track_caller]
+/// What is no text is hashed as Logstash writes it, also where filters change it later.
+#[test]
+fn ids_of_what_is_no_text() {
+    let line = r#"{"@timestamp":"2011-04-19T03:44:02Z","order":17,"rate":1e7,"list":["x","y"],"message":17,"status":"OK"}"#;
+    let check = |filters: &str, want: &str| {
+        let import = import(&format!(
+            "input {{ stdin {{ codec => json }} }} filter {{ {filters} }}
+             output {{ elasticsearch {{ index => 'i' document_id => '%{{[@metadata][fp]}}' }} }}"
+        ));
+        assert_eq!(import.lost(), 0, "{:?}", import.remarks);
+        assert_eq!(ids(&import.toml, &format!("{line}\n")), [want], "{filters}\n{}", import.toml);
+    };
+    let print = |source: &str| format!("fingerprint {{ {source} method => 'SHA1' target => '[@metadata][fp]' }}");
+    let sha1 = |text: &str| hex::encode(Sha1::digest(text));
+    check(&format!("{} mutate {{ remove_field => 'order' }}", print("source => 'order'")), &sha1("17"));
+    check(&print(""), &sha1("17"));
+    let several = print("source => ['order', 'status', 'none'] concatenate_sources => true");
+    check(&format!("{several} mutate {{ lowercase => 'status' }}"), &sha1("|none||order|17|status|OK|"));
+    let one = print("source => 'none' concatenate_sources => true");
+    check(&one, &sha1("|none||"));
+    // where it has to be said in other words, it is told
+    let import = import(
+        "filter { fingerprint { source => ['a', 'b'] concatenate_sources => true target => '[@metadata][fp]' }
+                  mutate { remove_field => 'a' } ruby { code => \"event.set('[@metadata][ts]', event.get('@timestamp').to_i.to_s(16))\" } }
+         output { elasticsearch { index => 'i' document_id => '%{[@metadata][ts]}%{[@metadata][fp]}' } }",
+    );
+    assert!(import.remarks.iter().any(|remark| remark.is_lost && remark.text.contains("are not those that are stored")));
+}
+
+/// Names that are made here are none of the configuration's.
+#[test]
+fn own_fields_meet_no_others() {
+    let import = import(
+        "input { stdin { codec => json } }
+         filter { mutate { add_field => { '[@metadata][index]' => 'mine' '[@metadata][if1]' => 'x' } }
+                  if [a] { mutate { replace => { 'a' => '' } } mutate { add_tag => 'a' } } }
+         output { if [b] { elasticsearch { index => '%{[@metadata][index]}' } } else { elasticsearch { index => 'c' } } }",
+    );
+    assert_eq!(problems(&import.toml), "", "{}", import.toml);
+    for own in ["[@metadata][index_]", "[@metadata][if1_]"] {
+        assert!(import.toml.contains(own), "{}", import.toml);
+    }
+}
+
+#[test]
+fn the_index_where_none_is_named() {
+    let index = |version: Option<(u32, u32)>, settings: &str| {
+        let source = source(&format!("output {{ elasticsearch {{ {settings} }} }}"));
+        let import = logstash(&source, &Options { version, ..Options::default() }).unwrap();
+        let toml: toml::Table = import.toml.parse().unwrap();
+        toml["index"]["name"].as_str().unwrap().to_string()
+    };
+    for (version, settings, want) in [
+        (None, "", "logstash-%{+yyyy.MM.dd}"),
+        (Some((7, 17)), "", "logstash-%{+yyyy.MM.dd}"),
+        (Some((8, 15)), "", "logs-generic-default"),
+        (Some((8, 15)), "action => 'create'", "logs-generic-default"),
+        (Some((8, 15)), "data_stream => false", "ecs-logstash-%{+yyyy.MM.dd}"),
+        (Some((8, 15)), "document_id => '%{x}'", "ecs-logstash-%{+yyyy.MM.dd}"),
+        (Some((8, 15)), "ecs_compatibility => disabled", "logstash-%{+yyyy.MM.dd}"),
+        (Some((8, 15)), "index => 'x'", "x"),
+    ] {
+        assert_eq!(index(version, settings), want, "{version:?} {settings}");
+    }
+}
+
 fn check_import(filters: &str, want: &[&str], without: &[&str]) {
     let import =
         import(&format!("input {{ stdin {{ codec => json }} }} filter {{ {filters} }} output {{ stdout {{ }} }}"));
@@ -623,6 +689,14 @@ fn what_looks_up_has_counterparts() {
     assert!(import.toml.contains("= \"cef\""), "{}", import.toml);
     assert!(import.toml.contains("device = \"host\""), "{}", import.toml);
     assert!(!import.toml.contains("counterpart"), "{}", import.toml);
+}
+
+/// The codec and the marks of an input that has no counterpart are those of what is piped in.
+#[test]
+fn an_input_without_a_counterpart_has_its_codec() {
+    let import = import("input { kafka { codec => json tags => 'k' } } output { stdout { } }");
+    assert!(import.toml.contains("type  = \"stdin\"\ncodec = \"json\""), "{}", import.toml);
+    assert!(import.toml.contains("add_tag = [\"k\"]"), "{}", import.toml);
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Config {
         });
         let dictionary: Vec<(String, Vec<u8>)> = pairs.collect();
         let path = t.path("dictionary_path").optional();
-        let refresh_interval = t.integer::<u64>("refresh_interval", 0..).or(300);
+        let refresh_interval = t.integer::<i64>("refresh_interval", ..).or(300);
         let merges = t.one_of("refresh_behaviour", &[("merge", true), ("replace", false)]).or(true);
         if path.is_some() && !dictionary.is_empty() {
             t.fail_at("dictionary_path", "a dictionary in the pipeline file and one in a file of its own", ());
@@ -110,7 +110,8 @@ impl Config {
             dictionary,
             file: path.map(|path| DictionaryFile {
                 path,
-                refresh_interval: Duration::from_secs(refresh_interval),
+                // zero or less: it is read once
+                refresh_interval: Duration::from_secs(refresh_interval.try_into().unwrap_or_default()),
                 merges,
             }),
             lookup,

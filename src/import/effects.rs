@@ -40,6 +40,21 @@ impl Writes {
         self.any && field.first().is_none_or(|top| top != "@metadata") || self.fields.iter().any(|w| meet(w, &field))
     }
 
+    /// What either may change.
+    pub fn merge(&mut self, other: &Writes) {
+        self.any |= other.any;
+        for field in &other.fields {
+            if !self.fields.contains(field) {
+                self.fields.push(field.clone());
+            }
+        }
+        for tag in &other.tags {
+            if !self.tags.contains(tag) {
+                self.tags.push(tag.clone());
+            }
+        }
+    }
+
     pub fn tag(&mut self, tag: &str) {
         self.tags.push(tag.to_string());
     }

@@ -64,7 +64,7 @@ pub enum Operand {
 }
 
 /// What a condition asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asked<'a> {
     Field(&'a str),
     /// Whether this tag is there.

@@ -4,9 +4,11 @@
 //! change what the condition reads, the answer is noted first, in a field of `@metadata`, and only there. It is noted
 //! too where a long condition would be repeated at many filters.
 
+use std::collections::HashSet;
+
 use super::Mapping;
 use super::effects::Writes;
-use super::expression::{Asked, Condition, Expr, Operand, Sign};
+use super::expression::{Condition, Expr, Operand, Sign};
 use super::toml::{Block, Line, Toml};
 use super::tree::{Branch, Node, Plugin};
 
@@ -136,7 +138,7 @@ impl Mapping<'_> {
     /// The block with its answer noted at its beginning.
     fn noted(&mut self, branch: &Branch, exprs: &[&Expr], arms: Vec<Vec<Step>>, why: &str) -> Vec<Step> {
         self.notes += 1;
-        let field = format!("[@metadata][if{}]", self.notes);
+        let field = self.own_field(&format!("if{}", self.notes));
         let last = arms.iter().rposition(|steps| steps.iter().any(Step::is_filter)).unwrap_or(0);
         let is_lone = exprs.len() == 1 && branch.arms.len() == 1;
         let mut out = Vec::new();
@@ -188,8 +190,11 @@ pub fn guard(conditions: &[&Expr], arm: usize) -> Vec<Expr> {
 fn why_noted(arms: &[Vec<Step>], guards: &[Vec<Expr>]) -> Option<&'static str> {
     let flat: Vec<(usize, &Step)> =
         arms.iter().enumerate().flat_map(|(arm, steps)| steps.iter().map(move |step| (arm, step))).collect();
-    let is_changed = flat.iter().enumerate().any(|(at, (_, earlier))| {
-        flat[at + 1..].iter().any(|(arm, later)| later.is_filter() && changes(&earlier.writes, &guards[*arm]))
+    let mut written = Writes::default();
+    let is_changed = flat.iter().any(|(arm, step)| {
+        let is_changed = step.is_filter() && changes(&written, &guards[*arm]);
+        written.merge(&step.writes);
+        is_changed
     });
     if is_changed {
         return Some("as in Logstash, since filters below may change what it reads");
@@ -202,9 +207,11 @@ fn why_noted(arms: &[Vec<Step>], guards: &[Vec<Expr>]) -> Option<&'static str> {
 }
 
 fn changes(writes: &Writes, guard: &[Expr]) -> bool {
-    let mut changed = false;
+    let mut asked = HashSet::new();
     for expr in guard {
-        expr.operands(&mut |asked: Asked<'_>| changed |= writes.change(asked));
+        expr.operands(&mut |operand| {
+            asked.insert(operand);
+        });
     }
-    changed
+    asked.into_iter().any(|operand| writes.change(operand))
 }

@@ -52,7 +52,10 @@ impl<'a> Mapping<'a> {
                 self.note(place, "`document_id`", &format!("a random id: {REPLAY}"));
                 (Block::new("[id]").text("scheme", "uuid").raw("version", 4), false)
             }
-            [Part::Digest(digest)] if fits(digest) => self.made("hash", digest, filters, &used),
+            // what the sources were is known to the filter alone then
+            [Part::Digest(digest)] if fits(digest) && !self.is_joined(digest, filters, &used) => {
+                self.made("hash", digest, filters, &used)
+            }
             _ => match self.field(document_id, &producers, &used, place) {
                 Some(block) => return (block.comment(said), true),
                 None => return (automatic(&format!("{said} cannot be written here")), false),
@@ -80,10 +83,7 @@ impl<'a> Mapping<'a> {
         if let Some(key) = digest.key.as_ref().filter(|_| !digest.method.starts_with("MURMUR3")) {
             block.add("key", Toml::Text(ours(key).unwrap_or_else(|_| "${FINGERPRINT_KEY}".to_string())));
         }
-        let of_digest = used.iter().find(|producer| producer.parts.iter().any(|part| matches!(part, Part::Digest(_))));
         let place = self.place_of_digest(used);
-        let later = of_digest.map_or_else(Vec::new, |producer| self.later(filters, producer.plugin));
-        let is_changed = |source: &String| later.iter().any(|writes| writes.field(source));
         let mut sources = digest.sources.clone();
         if !digest.is_concatenated && sources.len() > 1 {
             let why = "Logstash hashes the last of several sources that is there, here it is always the last one";
@@ -91,22 +91,25 @@ impl<'a> Mapping<'a> {
             block.remark(why);
             sources.drain(..sources.len() - 1);
         }
-        let is_kept = digest.is_concatenated && sources.len() == 1 || sources.iter().any(is_changed);
-        if is_kept && digest.is_concatenated {
+        let kept = self.own_field("id_source");
+        if self.is_joined(digest, filters, used) {
             sources.sort();
             let joined: String = sources.iter().map(|source| format!("|{source}|%{{{source}}}")).collect();
-            self.keep_source(of_digest, "replace", ("[@metadata][id_source]", &format!("{joined}|")));
-            block.remark("as Logstash joins the sources, before filters change them: where all of them are texts");
-            sources = vec!["[@metadata][id_source]".to_string()];
-        } else if is_kept {
-            self.keep_source(of_digest, "copy", (&sources[0], "[@metadata][id_source]"));
-            sources = vec!["[@metadata][id_source]".to_string()];
-        } else if digest.is_concatenated || sources[..] != ["message"] {
-            let serialization = self.options.serialization();
+            self.keep_source(of_digest(used), "replace", (&kept, &format!("{joined}|")));
+            let why = "the sources are joined before filters change them, as Logstash does it where all of them are texts \
+                       or whole numbers: the ids of other events are not those that are stored";
+            self.lost(place, "fingerprint", why);
+            block.remark(why);
+            sources = vec![kept];
+        } else {
+            if self.is_changed(&sources, filters, used) {
+                self.keep_source(of_digest(used), "copy", (&sources[0], &kept));
+                sources = vec![kept];
+            }
             if digest.is_concatenated {
                 block.remark(format!("as Logstash {} hashes several fields", self.options.hashing()));
             }
-            block.add("serialization", Toml::Text(serialization.to_string()));
+            block.add("serialization", Toml::Text(self.options.serialization().to_string()));
         }
         if digest.is_base64 {
             block.add("encoding", Toml::Text("base64".to_string()));
@@ -114,6 +117,17 @@ impl<'a> Mapping<'a> {
         let sources = sources.iter().filter_map(|source| ours(source).ok()).map(Toml::Text).collect();
         block.add("source", Toml::List(sources));
         (block, true)
+    }
+
+    /// Whether filters behind the fingerprint may change what it was made of.
+    fn is_changed(&self, sources: &[String], filters: &'a [Node], used: &[&Producer<'a>]) -> bool {
+        let later = of_digest(used).map_or_else(Vec::new, |producer| self.later(filters, producer.plugin));
+        sources.iter().any(|source| later.iter().any(|writes| writes.field(source)))
+    }
+
+    /// Whether Logstash hashes sources with their names that `[id]` cannot hash so: a single one, or as they were.
+    fn is_joined(&self, digest: &Digest, filters: &'a [Node], used: &[&Producer<'a>]) -> bool {
+        digest.is_concatenated && (digest.sources.len() == 1 || self.is_changed(&digest.sources, filters, used))
     }
 
     fn place_of_digest(&self, used: &[&Producer<'a>]) -> super::tree::Place {
@@ -132,7 +146,7 @@ impl<'a> Mapping<'a> {
     }
 
     /// Keeps what is hashed as it was where the fingerprint was made: filters after it change it.
-    fn keep_source(&mut self, producer: Option<&&Producer<'a>>, operation: &str, (key, value): (&str, &str)) {
+    fn keep_source(&mut self, producer: Option<&Producer<'a>>, operation: &str, (key, value): (&str, &str)) {
         let Some(producer) = producer else { return };
         let mut block = Block::new("[[filter]]");
         block.comments = self.heading(producer.plugin);
@@ -243,6 +257,11 @@ impl<'a> Mapping<'a> {
     }
 }
 
+/// Who makes the digest that ids are made of.
+fn of_digest<'p, 'a>(used: &[&'p Producer<'a>]) -> Option<&'p Producer<'a>> {
+    used.iter().copied().find(|producer| producer.parts.iter().any(|part| matches!(part, Part::Digest(_))))
+}
+
 fn automatic(why: &str) -> Block {
     Block::new("[id]").comment(why).text("scheme", "auto")
 }
@@ -280,6 +299,7 @@ fn producers(filters: &[Node], is_ecs: bool) -> Vec<Producer<'_>> {
                 let is_sole = statements.len() == 1 && is_within(&["code"]);
                 let sets = statements.into_iter().filter_map(|statement| match statement {
                     Statement::Set(field, parts) => Some((field, parts, is_sole)),
+                    Statement::SetSeconds(field) => Some((field, vec![Part::Seconds], is_sole)),
                     _ => None,
                 });
                 sets.collect()

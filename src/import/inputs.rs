@@ -172,7 +172,7 @@ impl Mapping<'_> {
             self.lost(place, "if", "inputs stand under no condition");
         }
         let (mut blocks, mut mapped) = (Vec::new(), Vec::new());
-        for plugin in plugins {
+        for plugin in plugins.iter().copied() {
             let is_second_stdin = plugin.name == "stdin" && mapped.iter().any(|other: &&Plugin| other.name == "stdin");
             let input = match is_second_stdin {
                 true => Err("standard input is read by one input only".to_string()),
@@ -188,7 +188,13 @@ impl Mapping<'_> {
         }
         if mapped.is_empty() {
             let why = "no input has a counterpart: pipe the events in";
-            blocks.push(Block::new("[[input]]").comment(why).text("type", "stdin"));
+            let mut block = Block::new("[[input]]").comment(why).text("type", "stdin");
+            // what is piped in is as it was sent
+            if let Some((plugin, codec)) = plugins.iter().find_map(|plugin| Some((*plugin, plugin.get("codec")?))) {
+                self.codec(plugin, codec, &mut block);
+            }
+            blocks.push(block);
+            mapped.extend(plugins.first().filter(|_| plugins.len() == 1));
         }
         let steps = self.marks(&mapped);
         (blocks, steps)

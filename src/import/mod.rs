@@ -25,7 +25,7 @@ mod toml;
 pub mod tree;
 mod when;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use effects::{Writes, path};
 use flow::Step;
@@ -133,6 +133,8 @@ struct Mapping<'a> {
     mentions_path: bool,
     mentions_file_path: bool,
     mentions_bad_json: bool,
+    /// Names below `@metadata` that the configuration has.
+    metadata: HashSet<String>,
 }
 
 impl<'a> Mapping<'a> {
@@ -146,7 +148,9 @@ impl<'a> Mapping<'a> {
             mentions_path: false,
             mentions_file_path: false,
             mentions_bad_json: false,
+            metadata: HashSet::new(),
         };
+        each_plugin(&config.inputs, &mut |plugin| plugin.each_text(&mut |text| mapping.mention_metadata(text)));
         for nodes in [&config.filters, &config.outputs] {
             each_plugin(nodes, &mut |plugin| plugin.each_text(&mut |text| mapping.mention(text)));
             each_condition(nodes, &mut |condition| {
@@ -164,6 +168,21 @@ impl<'a> Mapping<'a> {
         self.mentions_path |= is_path(text) || text.contains("%{path}") || text.contains("%{[path]}");
         self.mentions_file_path |= text.contains("[log][file][path]") || text.contains("[log][offset]");
         self.mentions_bad_json |= text.contains("_jsonparsefailure");
+        self.mention_metadata(text);
+    }
+
+    fn mention_metadata(&mut self, text: &str) {
+        let below = text.split("@metadata").skip(1).filter_map(|rest| rest.trim_start_matches(']').strip_prefix('['));
+        self.metadata.extend(below.filter_map(|rest| rest.split(']').next()).map(str::to_string));
+    }
+
+    /// A field below `@metadata` for what is made here, which the configuration does not have.
+    fn own_field(&self, name: &str) -> String {
+        let mut name = name.to_string();
+        while self.metadata.contains(&name) {
+            name.push('_');
+        }
+        format!("[@metadata][{name}]")
     }
 
     /// Notes that something has no counterpart.

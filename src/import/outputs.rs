@@ -113,7 +113,29 @@ const ENGINE: Rules = &[
 ];
 
 const SECOND: &str = "a pipeline has one output";
-const INDEX: &str = "[@metadata][index]";
+/// The field of the index, where several outputs are one.
+const INDEX: &str = "index";
+
+/// With none of these an output of Logstash 8 writes into a data stream by itself.
+const NO_STREAM: &[&str] = &[
+    "index",
+    "document_id",
+    "document_type",
+    "version",
+    "version_type",
+    "template",
+    "template_name",
+    "template_overwrite",
+    "ilm_enabled",
+    "ilm_rollover_alias",
+    "ilm_pattern",
+    "ilm_policy",
+    "doc_as_upsert",
+    "upsert",
+    "script",
+    "parent",
+    "join_field",
+];
 
 /// An output with what it stands under.
 pub struct Found<'a> {
@@ -209,7 +231,7 @@ impl Mapping<'_> {
         chosen.block.comments = [self.heading(first.plugin), std::mem::take(&mut chosen.block.comments)].concat();
         if kept.len() > 1 {
             chosen.steps = self.indices(&kept);
-            chosen.index = format!("%{{{INDEX}}}");
+            chosen.index = format!("%{{{}}}", self.own_field(INDEX));
         } else if let Some(only) = Expr::all(first.when.clone()) {
             let line = first.plugin.place.line(self.sources);
             let block = Block::new("[[filter]]").comment(format!("{line}: other events do not go to this output"));
@@ -246,18 +268,18 @@ impl Mapping<'_> {
 
     /// The index of each output that goes into one, as a field.
     fn indices(&mut self, kept: &[&Found<'_>]) -> Vec<Step> {
-        let mut steps = Vec::new();
+        let (mut steps, field) = (Vec::new(), self.own_field(INDEX));
         for found in kept {
             let index = calendar(&found.plugin.text("index").unwrap_or_default());
             let line = found.plugin.place.line(self.sources);
             let mut block = Block::new("[[filter]]").comment(format!("{line}: the index of this output"));
             block.add("type", Toml::Text("mutate".to_string()));
             let index = ours(&index).unwrap_or(index);
-            block.add("add_field", Toml::Table(vec![(INDEX.to_string(), Toml::Text(index))]));
+            block.add("add_field", Toml::Table(vec![(field.clone(), Toml::Text(index))]));
             steps.push(Step { block, when: found.when.clone(), writes: Writes::default() });
         }
         let block = Block::new("[[filter]]").comment("no output takes the others").text("type", "drop");
-        let without = Expr::Not(Box::new(Expr::Field(INDEX.to_string())));
+        let without = Expr::Not(Box::new(Expr::Field(field)));
         steps.push(Step { block, when: vec![without], writes: Writes::default() });
         steps
     }
@@ -326,7 +348,7 @@ impl Mapping<'_> {
         if !hosts.is_empty() {
             block.add("hosts", Toml::List(hosts));
         }
-        let is_stream = plugin.flag("data_stream");
+        let is_stream = plugin.flag("data_stream") || self.is_stream_by_default(plugin);
         match plugin.text("action").as_deref() {
             _ if is_stream => block.add("action", Toml::Text("create".to_string())),
             None | Some("index") => {}
@@ -376,10 +398,31 @@ impl Mapping<'_> {
                 )
             }
             (false, Some(index)) => calendar(&index),
+            (false, None) if self.is_ecs(plugin) => "ecs-logstash-%{+yyyy.MM.dd}".to_string(),
             (false, None) => "logstash-%{+yyyy.MM.dd}".to_string(),
         };
         let document_id = plugin.text("document_id");
         Chosen { block, index, document_id, is_stream, is_engine: true, ..Chosen::default() }
+    }
+}
+
+impl Mapping<'_> {
+    fn is_ecs(&self, plugin: &Plugin) -> bool {
+        plugin.text("ecs_compatibility").map_or(self.options.is_ecs(), |mode| mode != "disabled")
+    }
+
+    /// Logstash 8 and later write into a data stream where nothing in the configuration is against it.
+    fn is_stream_by_default(&self, plugin: &Plugin) -> bool {
+        let is_against = |name: &str| {
+            NO_STREAM.contains(&name)
+                || name == "action" && plugin.text(name).as_deref() != Some("create")
+                || name == "manage_template" && plugin.flag(name)
+                || name == "data_stream" && !plugin.flag(name)
+        };
+        plugin.name == "elasticsearch"
+            && self.options.is_ecs()
+            && self.is_ecs(plugin)
+            && !plugin.settings.iter().any(|setting| is_against(&setting.name))
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Digest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     Set(String, Vec<Part>),
+    /// To `@timestamp` in whole seconds, a number.
+    SetSeconds(String),
     Remove(String),
     Tag(String),
     Cancel,
@@ -354,7 +356,10 @@ fn called(thing: Thing, name: &str, given: Vec<Thing>) -> Option<Thing> {
         (Thing::Event, "timestamp", []) => Some(Thing::Time),
         (Thing::Event, "set", [field, value]) => {
             let field = canonical(constant(field)?);
-            Some(Thing::Done(vec![Statement::Set(field, text(value.clone())?)]))
+            Some(Thing::Done(vec![match value {
+                Thing::Seconds => Statement::SetSeconds(field),
+                value => Statement::Set(field, text(value.clone())?),
+            }]))
         }
         (Thing::Event, "remove", [field]) => Some(Thing::Done(vec![Statement::Remove(canonical(constant(field)?))])),
         (Thing::Event, "tag", [tag]) => Some(Thing::Done(vec![Statement::Tag(constant(tag)?.to_string())])),
@@ -415,12 +420,12 @@ pub fn template(parts: &[Part]) -> Option<String> {
 
 impl Mapping<'_> {
     /// A `ruby` filter as filters of ours; none if it is not understood.
-    pub fn ruby(&self, plugin: &Plugin) -> Option<Vec<Step>> {
+    pub fn ruby(&mut self, plugin: &Plugin) -> Option<Vec<Step>> {
         if plugin.settings.iter().any(|setting| !matches!(setting.name.as_str(), "code" | "id" | "enable_metric")) {
             return None;
         }
         let statements = statements(&plugin.text("code")?)?;
-        let mut steps = Vec::new();
+        let (mut steps, mut reads_fields) = (Vec::new(), false);
         for statement in &statements {
             let mut block = Block::new("[[filter]]").text("type", "mutate");
             let mut writes = Writes::default();
@@ -432,6 +437,13 @@ impl Mapping<'_> {
                         parts => ("replace", field.clone(), template(parts)?),
                     };
                     block.add(key, Toml::Table(vec![(from, Toml::Text(variables(&to)?))]));
+                    reads_fields |= parts.iter().any(|part| matches!(part, Part::Field(_)));
+                }
+                Statement::SetSeconds(field) => {
+                    writes.add(field);
+                    let entry = |value: &str| Toml::Table(vec![(field.clone(), Toml::Text(value.to_string()))]);
+                    block.add("replace", entry("%{+%s}"));
+                    block.add("convert", entry("integer"));
                 }
                 Statement::Remove(field) => {
                     writes.add(field);
@@ -448,6 +460,11 @@ impl Mapping<'_> {
         }
         let first = steps.first_mut()?;
         first.block.comments = self.heading(plugin);
+        if reads_fields {
+            let why = "a field that is missing is left out here, or stands as its placeholder: in Ruby it is nil, or no text";
+            first.block.comments.push(why.to_string());
+            self.note(plugin.place, "ruby", why);
+        }
         Some(steps)
     }
 }
