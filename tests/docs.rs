@@ -360,3 +360,17 @@ fn cases_that_are_no_inputs_are_told() {
     cases_are_told("file_input.jsonl", "file", "docs/following.md");
     cases_are_told("es_output.jsonl", "es", "docs/delivery.md");
 }
+
+/// A blank line ends a table: rows behind it are text.
+#[test]
+fn tables_are_whole() {
+    for path in files("docs", ".md").into_iter().chain([top().join("README.md")]) {
+        let text = text(&path);
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, pair) in lines.windows(2).enumerate() {
+            let is_first_row = pair[1].starts_with('|') && !pair[0].starts_with('|');
+            let has_head = lines.get(at + 2).is_some_and(|line| line.starts_with("| ---") || line.starts_with("|---"));
+            assert!(!is_first_row || has_head, "{}:{}: a row without its table", path.display(), at + 2);
+        }
+    }
+}

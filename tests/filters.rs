@@ -400,6 +400,18 @@ fn smaller_filters() {
             r#"{"n":"a","a_b":1,"k":"c","v":"x","c":"axb"}"#,
             r#"{"n":"a","k":"c","v":"x"}"#,
         ),
+        ("type = 'prune'\nwhitelist_values = { '%{a}_b' = '^x' }", r#"{"a":"c","c_b":"y"}"#, r#"{"a":"c","c_b":"y"}"#),
+        (
+            "type = 'prune'\ninterpolate = true\nblacklist_values = { a = '^x$', b = '%{a} y' }",
+            r#"{"a":"x","b":"x y"}"#,
+            "{}",
+        ),
+        ("type = 'json'\nsource = 'a'\nskip_on_invalid_json = true", r#"{"a":"x y"}"#, r#"{"a":"x y"}"#),
+        (
+            "type = 'json'\nsource = 'a'\nskip_on_invalid_json = true",
+            r#"{"a":"[1]"}"#,
+            r#"{"a":"[1]","tags":["_jsonparsefailure"]}"#,
+        ),
     ] {
         check(toml, event, want);
     }
@@ -421,6 +433,21 @@ fn csv() {
             "columns = ['a', 'b', 'c', 'd', 'e']\nconvert = { a = 'integer', b = 'float', c = 'boolean', d = 'integer', e = 'date_time' }",
             "007,1.50,TRUE,x,2026-01-02T03:04:05Z",
             r#""a":7,"b":1.5,"c":true,"d":"x","e":"2026-01-02T03:04:05.000Z""#,
+        ),
+        (
+            "columns = ['a', 'b', 'c', 'd', 'e', 'f']\nconvert = { a = 'integer', b = 'integer', c = 'integer', d = 'integer', e = 'integer', f = 'integer' }",
+            "017,0x1F,1_000,0b11,1__0,-0x10",
+            r#""a":17,"b":31,"c":1000,"d":3,"e":"1__0","f":-16"#,
+        ),
+        (
+            "columns = ['a', 'b', 'c', 'd']\nconvert = { a = 'float', b = 'float', c = 'float', d = 'float' }",
+            "0x1F,1_000.5,5.,1e3",
+            r#""a":31.0,"b":1000.5,"c":"5.","d":1000.0"#,
+        ),
+        (
+            "columns = ['a', 'b', 'c', 'd']\nconvert = { a = 'date_time', b = 'date', c = 'date', d = 'date_time' }",
+            "2001-02-03 04:05:06,Jun 1 2017,\"Thu, Jun 1 2017\",Jun 1 04:05:06 2017",
+            r#""a":"2001-02-03T04:05:06.000Z","b":"2017-06-01T00:00:00.000Z","c":"2017-06-01T00:00:00.000Z","d":"2017-06-01T04:05:06.000Z""#,
         ),
         ("", "a\"b", r#""tags":["_csvparsefailure"]"#),
         ("", "", r#""tags":["_csvparsefailure"]"#),

@@ -538,7 +538,8 @@ fn language() {
 /// What is no text is hashed as Logstash writes it, also where filters change it later.
 #[test]
 fn ids_of_what_is_no_text() {
-    let line = r#"{"@timestamp":"2011-04-19T03:44:02Z","order":17,"rate":1e7,"list":["x","y"],"message":17,"status":"OK"}"#;
+    let line =
+        r#"{"@timestamp":"2011-04-19T03:44:02Z","order":17,"rate":1e7,"list":["x","y"],"message":17,"status":"OK"}"#;
     let check = |filters: &str, want: &str| {
         let import = import(&format!(
             "input {{ stdin {{ codec => json }} }} filter {{ {filters} }}
@@ -561,7 +562,9 @@ fn ids_of_what_is_no_text() {
                   mutate { remove_field => 'a' } ruby { code => \"event.set('[@metadata][ts]', event.get('@timestamp').to_i.to_s(16))\" } }
          output { elasticsearch { index => 'i' document_id => '%{[@metadata][ts]}%{[@metadata][fp]}' } }",
     );
-    assert!(import.remarks.iter().any(|remark| remark.is_lost && remark.text.contains("are not those that are stored")));
+    assert!(
+        import.remarks.iter().any(|remark| remark.is_lost && remark.text.contains("are not those that are stored"))
+    );
 }
 
 /// Names that are made here are none of the configuration's.

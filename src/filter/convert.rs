@@ -56,7 +56,7 @@ pub fn convert(kind: Kind, view: &View<'_>, out: &mut Vec<u8>) -> Result<Form, F
             if is_float(text) {
                 Ok(Form::Same)
             } else {
-                float(text.parse().ok(), text, out)
+                finite(text.parse().ok(), text, out)
             }
         }
         (Kind::Integer, View::Text(text)) => integer_of(&stripped(text, ','), out),
@@ -178,16 +178,28 @@ fn hex(text: &str) -> Option<(bool, &str)> {
     rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")).map(|digits| (negative, digits))
 }
 
-fn hex_float(digits: &str) -> Option<f64> {
+/// `1a.8p4`: digits to the base of 16, times a power of two.
+fn hex_float(text: &str) -> Option<f64> {
+    let (digits, power) = match text.split_once(['p', 'P']) {
+        Some((digits, power)) => (digits, power.parse().ok()?),
+        None => (text, 0),
+    };
     let (head, tail) = digits.split_once('.').unwrap_or((digits, "0"));
     let whole = u128::from_str_radix(head, 16).ok()? as f64;
     let part = u64::from_str_radix(tail.get(..tail.len().min(13))?, 16).ok()? as f64;
-    Some(whole + part / 16f64.powi(tail.len().min(13) as i32))
+    Some((whole + part / 16f64.powi(tail.len().min(13) as i32)) * 2f64.powi(power))
+}
+
+/// A text as a float, as Ruby's code has it; none if it is none.
+pub fn float(text: &str) -> Option<String> {
+    let mut out = Vec::new();
+    float_of(text, &mut out).ok()?;
+    String::from_utf8(out).ok()
 }
 
 fn float_of(text: &str, out: &mut Vec<u8>) -> Result<Form, Failed> {
     if let Some((negative, digits)) = hex(text) {
-        return float(hex_float(digits).map(|value| if negative { -value } else { value }), text, out);
+        return finite(hex_float(digits).map(|value| if negative { -value } else { value }), text, out);
     }
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let bytes = plain.as_bytes();
@@ -195,10 +207,10 @@ fn float_of(text: &str, out: &mut Vec<u8>) -> Result<Form, Failed> {
     let dotted = (0..bytes.len()).all(|i| bytes[i] != b'.' || bytes.get(i + 1).is_some_and(u8::is_ascii_digit));
     let grouped = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
     let value = if spelt && dotted && grouped { plain.parse().ok() } else { None };
-    float(value, text, out)
+    finite(value, text, out)
 }
 
-fn float(value: Option<f64>, text: &str, out: &mut Vec<u8>) -> Result<Form, Failed> {
+fn finite(value: Option<f64>, text: &str, out: &mut Vec<u8>) -> Result<Form, Failed> {
     match value {
         Some(value) if value.is_finite() => json(out, &format!("{value:?}")),
         _ => Err(failed(text, "a number")),
@@ -320,6 +332,10 @@ mod tests {
             ("\"1e99999999999\"", "failed", "failed", "same", "same"),
             ("\"0x1A\"", "26", "26.0", "same", "same"),
             ("\"-0X1a.8\"", "-26", "-26.5", "same", "same"),
+            ("\"0x1.edcdp6\"", "123", "123.4501953125", "same", "same"),
+            ("\"-0x1.8P1\"", "-3", "-3.0", "same", "same"),
+            ("\"0x1p4\"", "failed", "16.0", "same", "same"),
+            ("\"0x1.8p\"", "failed", "failed", "same", "same"),
             ("\"5.\"", "5", "failed", "same", "same"),
             ("\".5\"", "0", "0.5", "same", "same"),
             ("\"NaN\"", "0", "failed", "same", "same"),

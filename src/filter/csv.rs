@@ -10,12 +10,15 @@
 //! With `autodetect_column_names` the names are those of the file's own first line, so that every reading finds the
 //! same ones; that line becomes no event.
 
-use super::{Applied, Clock, Filter};
+use chrono::{NaiveDate, NaiveDateTime};
+
+use super::{Applied, Clock, Filter, convert};
 use crate::batch::{EventMut, New, View};
 use crate::config::Section;
 use crate::csv::Csv as Lines;
 use crate::field::FieldRef;
 use crate::stamp;
+use crate::time::Time;
 
 const FAILURE: &str = "_csvparsefailure";
 const SKIPPED: &str = "_csvskippedemptyfield";
@@ -148,13 +151,13 @@ fn set(event: &mut EventMut<'_>, column: &Column, value: Option<&str>) {
         event.set(&column.field, New::Null);
         return;
     };
+    let text_there = text.trim();
     let number = match column.kind {
-        Some(Kind::Integer) => whole(text),
-        Some(Kind::Float) => text.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| format!("{v:?}")),
-        Some(Kind::Boolean) => Some(text.trim().to_lowercase()).filter(|text| text == "true" || text == "false"),
+        Some(Kind::Integer) => whole(text_there),
+        Some(Kind::Float) => convert::float(text_there),
+        Some(Kind::Boolean) => Some(text_there.to_lowercase()).filter(|text| text == "true" || text == "false"),
         Some(Kind::Time) => {
-            let time = stamp::from_text(text.trim().as_bytes()).map(|time| time.iso());
-            event.set(&column.field, New::Text(time.as_deref().unwrap_or(text)));
+            event.set(&column.field, New::Text(time(text_there).map(|time| time.iso()).as_deref().unwrap_or(text)));
             return;
         }
         None => None,
@@ -165,15 +168,41 @@ fn set(event: &mut EventMut<'_>, column: &Column, value: Option<&str>) {
     };
 }
 
-/// A whole number as JSON; what is none stays text.
+/// A whole number as JSON, as Ruby's code has it (`1_000`, `0x1f`); but zeros before it make it no octal one.
 fn whole(text: &str) -> Option<String> {
-    let text = text.trim();
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.strip_prefix('+').unwrap_or(text)), |d| ("-", d));
-    let is_whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    is_whole.then(|| match digits.trim_start_matches('0') {
+    let (digits, radix) = match digits.get(..2).map(str::to_ascii_lowercase).as_deref() {
+        Some("0x") => (&digits[2..], 16),
+        Some("0b") => (&digits[2..], 2),
+        Some("0o") => (&digits[2..], 8),
+        _ => (digits, 10),
+    };
+    let groups: Vec<&str> = digits.split('_').collect();
+    if groups.iter().any(|group| group.is_empty() || !group.chars().all(|c| c.is_digit(radix))) {
+        return None;
+    }
+    let digits = match radix {
+        10 => groups.concat(),
+        radix => u128::from_str_radix(&groups.concat(), radix).ok()?.to_string(),
+    };
+    Some(match digits.trim_start_matches('0') {
         "" => "0".to_string(),
         digits => format!("{sign}{digits}"),
     })
+}
+
+/// Ways in which Ruby's CSV knows a time, beside those of ISO 8601; in UTC where no zone is named.
+const TIMES: &[&str] = &["%Y-%m-%d %H:%M:%S%.f", "%b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Y", "%a, %b %d %H:%M:%S %Y"];
+const DAYS: &[&str] = &["%b %d %Y", "%b %d, %Y", "%a %b %d %Y", "%a, %b %d %Y", "%a, %b %d, %Y"];
+
+fn time(text: &str) -> Option<Time> {
+    let of_day = |format: &&str| NaiveDate::parse_from_str(text, format).ok()?.and_hms_opt(0, 0, 0);
+    let found = || {
+        let time = TIMES.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+        time.or_else(|| DAYS.iter().find_map(of_day)).map(|time| time.and_utc())
+    };
+    stamp::from_text(text.as_bytes())
+        .or_else(|| found().map(|time| Time::new(time.timestamp(), time.timestamp_subsec_nanos())))
 }
 
 /// What a text turned out to be.

@@ -14,7 +14,7 @@ pub struct Config {
     /// Where the value goes; none: an object's members become the event's own.
     pub target: Option<FieldRef>,
     pub tag_on_failure: Vec<String>,
-    /// Keeps quiet about text that is not JSON; it is tagged all the same, as in Logstash.
+    /// What is not JSON is no failure: nothing is logged, and no tag is added.
     pub skip_on_invalid_json: bool,
 }
 
@@ -45,12 +45,12 @@ impl Json {
         Ok(Json { config })
     }
 
-    /// Writes `text` where it belongs; false if it is not JSON or not of the kind that fits there.
-    fn store(&self, event: &mut EventMut<'_>, text: &[u8]) -> bool {
+    /// Writes `text` where it belongs.
+    fn store(&self, event: &mut EventMut<'_>, text: &[u8]) -> Found {
         let (mut scanner, mut entries) = (Scanner::default(), Vec::new());
-        let Ok(scanned) = scanner.scan(text, true, &mut entries) else { return false };
+        let Ok(scanned) = scanner.scan(text, true, &mut entries) else { return Found::NoJson };
         if scanner.fields() > FIELDS_MAX {
-            return false;
+            return Found::Misfit;
         }
         let repaired;
         let mut text = text;
@@ -59,14 +59,15 @@ impl Json {
             repaired = repair(text);
             text = &repaired;
             entries.clear();
-            let Ok(scanned) = scanner.scan(text, true, &mut entries) else { return false };
+            let Ok(scanned) = scanner.scan(text, true, &mut entries) else { return Found::NoJson };
             (start, end) = (scanned.start, scanned.end);
         }
         if let Some(target) = &self.config.target {
-            return event.set(target, New::Json(&text[start..end]));
+            let is_set = event.set(target, New::Json(&text[start..end]));
+            return if is_set { Found::Stored } else { Found::Misfit };
         }
         if scanned.first != b'{' {
-            return false;
+            return Found::Misfit;
         }
         let cut = |(at, len): (u32, u32)| &text[at as usize..(at + len) as usize];
         let mut timed = false;
@@ -80,8 +81,17 @@ impl Json {
         if timed && event.read().time().is_none() {
             set_aside(event);
         }
-        true
+        Found::Stored
     }
+}
+
+/// What a text was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Stored,
+    NoJson,
+    /// JSON that does not belong where it is to go.
+    Misfit,
 }
 
 /// Moves an `@timestamp` that is no time out of the way.
@@ -106,14 +116,14 @@ impl Filter for Json {
             }
             Some(_) => false,
         };
-        let stored = is_text && self.store(event, &draft);
+        let found = if is_text { self.store(event, &draft) } else { Found::NoJson };
         event.keep_draft(draft);
-        if stored {
-            return Applied::Matched;
+        match found {
+            Found::Stored => return Applied::Matched,
+            Found::NoJson if self.config.skip_on_invalid_json => return Applied::Unmatched,
+            _ => {}
         }
-        if !self.config.skip_on_invalid_json {
-            tracing::debug!(field = %self.config.source, offset = event.read().offset(), "not a JSON value that fits");
-        }
+        tracing::debug!(field = %self.config.source, offset = event.read().offset(), "not a JSON value that fits");
         self.config.tag_on_failure.iter().for_each(|tag| event.add_tag(tag));
         Applied::Unmatched
     }

@@ -25,8 +25,32 @@ use crate::template::Template;
 pub struct Config {
     pub whitelist_names: Vec<Pattern>,
     pub blacklist_names: Vec<Pattern>,
-    pub whitelist_values: Vec<(Template, Pattern)>,
-    pub blacklist_values: Vec<(Template, Pattern)>,
+    pub whitelist_values: Vec<(Name, Pattern)>,
+    pub blacklist_values: Vec<(Name, Pattern)>,
+}
+
+/// The name of a field whose value is looked at.
+#[derive(Clone, Debug)]
+pub enum Name {
+    Fixed(FieldRef),
+    /// Made for each event, with `interpolate`.
+    PerEvent(Template),
+}
+
+impl Name {
+    fn parse(text: &str, interpolate: bool) -> Result<Name, String> {
+        match interpolate {
+            true => Template::parse(text).map(Name::PerEvent),
+            false => Ok(Name::Fixed(FieldRef::top(text))),
+        }
+    }
+
+    fn of(&self, event: &mut EventMut<'_>) -> FieldRef {
+        match self {
+            Name::Fixed(field) => field.clone(),
+            Name::PerEvent(template) => with_text(event, template, |_, text| FieldRef::top(text)),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +89,10 @@ impl Config {
         let values = |key| {
             let entries = t.entries(key).or_default();
             let value = |item: &Item<'_>| item.parsed(|text| Pattern::parse(text, interpolate));
-            entries.iter().filter_map(|e| e.parsed_key(Template::parse).zip(value(&e.value))).collect()
+            entries
+                .iter()
+                .filter_map(|e| e.parsed_key(|text| Name::parse(text, interpolate)).zip(value(&e.value)))
+                .collect()
         };
         let unfilled = Regexp::parse(r"%\{[^}]+\}").map(Pattern::Fixed);
         Some(Config {
@@ -102,11 +129,12 @@ fn remove_names(event: &mut EventMut<'_>, patterns: &[Pattern], is_wanted: bool)
     }
 }
 
-/// Fields, and elements of lists, that the pattern does not fit (`is_wanted`), or does.
-fn remove_values(event: &mut EventMut<'_>, values: &[(Template, Pattern)], is_wanted: bool) {
-    for (key, pattern) in values {
-        let name = with_text(event, key, |_, text| text.to_string());
-        let (field, Some(pattern)) = (FieldRef::top(&name), pattern.of(event)) else { continue };
+/// Fields, and elements of lists, that the pattern does not fit (`is_wanted`), or does. A name or pattern may read
+/// what another removes, so all are made first.
+fn remove_values(event: &mut EventMut<'_>, values: &[(Name, Pattern)], is_wanted: bool) {
+    let made: Vec<(FieldRef, Cow<'_, Regexp>)> =
+        values.iter().filter_map(|(name, pattern)| Some((name.of(event), pattern.of(event)?))).collect();
+    for (field, pattern) in made {
         let goes = |view: &View<'_>| pattern.is_match(&text_of(view)).unwrap_or(false) != is_wanted;
         let rest = match event.get(&field) {
             None | Some(View::Null) => continue,

@@ -210,6 +210,7 @@ impl<'a> Mapping<'a> {
         steps.extend(self.steps(&config.filters));
         steps.append(&mut chosen.steps);
         self.host(config);
+        self.version(config);
         blocks.extend(steps.into_iter().map(Step::finished));
         blocks.extend(time);
         blocks.push(id);
@@ -275,6 +276,23 @@ impl<'a> Mapping<'a> {
             block.add("strict", Toml::Raw("false".to_string()));
         }
         block
+    }
+
+    /// Says whose defaults are taken, where they were others before Logstash 8.
+    fn version(&mut self, config: &Config) {
+        let mut is_asked = false;
+        let with_names = ["grok", "useragent", "geoip", "fingerprint", "csv", "cef", "syslog_pri"];
+        each_plugin(&config.filters, &mut |plugin| {
+            is_asked |= with_names.contains(&plugin.name.as_str()) && plugin.get("ecs_compatibility").is_none();
+        });
+        each_plugin(&config.outputs, &mut |plugin| {
+            is_asked |= outputs::is_engine(plugin) && plugin.get("index").is_none();
+        });
+        if is_asked && self.options.version.is_none() {
+            let why = "none is named, so defaults are those before Logstash 8 (other names of fields, another index): \
+                       `--logstash 8.15` and the like takes newer ones";
+            self.note(Place::default(), "--logstash", why);
+        }
     }
 
     /// Says once that events have no `host` and the like, where that is read and nothing sets it.

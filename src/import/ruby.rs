@@ -461,7 +461,8 @@ impl Mapping<'_> {
         let first = steps.first_mut()?;
         first.block.comments = self.heading(plugin);
         if reads_fields {
-            let why = "a field that is missing is left out here, or stands as its placeholder: in Ruby it is nil, or no text";
+            let why =
+                "a field that is missing is left out here, or stands as its placeholder: in Ruby it is nil, or no text";
             first.block.comments.push(why.to_string());
             self.note(plugin.place, "ruby", why);
         }
@@ -487,6 +488,7 @@ mod tests {
                 });
                 format!("{field}={}", parts.collect::<Vec<_>>().join("+"))
             }
+            Statement::SetSeconds(field) => format!("{field}=seconds as a number"),
             Statement::Remove(field) => format!("remove {field}"),
             Statement::Tag(tag) => format!("tag {tag}"),
             Statement::Cancel => "cancel".to_string(),
