@@ -79,10 +79,19 @@ pub fn folder_of(path: &Path) -> &Path {
 
 /// The path by which all who come to a file by links know it, whether or not it is there yet.
 pub fn resolved(path: &Path) -> PathBuf {
-    match (path.canonicalize(), path.file_name()) {
-        (Ok(found), _) => found,
-        (Err(_), Some(name)) => resolved(folder_of(path)).join(name),
-        (Err(_), None) => path.to_path_buf(),
+    let error = match path.canonicalize() {
+        Ok(found) => return found,
+        Err(error) => error,
+    };
+    // a link that leads to nothing yet; those in a circle have another error
+    if error.kind() == io::ErrorKind::NotFound
+        && let Ok(to) = path.read_link()
+    {
+        return resolved(&folder_of(path).join(to));
+    }
+    match path.file_name() {
+        Some(name) => resolved(folder_of(path)).join(name),
+        None => path.to_path_buf(),
     }
 }
 
@@ -93,17 +102,22 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
 
 /// Opens a file, which is made for its owner only, whatever the umask says, if it is absent.
 pub fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result<RealFile> {
-    match options.mode(0o600).create_new(true).open(path) {
-        Ok(file) => {
-            if file.metadata()?.mode() & 0o600 != 0o600 {
-                file.set_permissions(Permissions::from_mode(0o600))?;
-            }
-            Ok(file)
-        }
-        // it is there, or a link is that leads to nothing yet
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create_new(false).create(true).open(path),
-        Err(error) => Err(error),
+    match make_private(options, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match options.create_new(false).open(path) {
+            // a link is there that leads to nothing yet
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_private(options, &resolved(path)),
+            there => there,
+        },
+        made => made,
     }
+}
+
+fn make_private(options: &mut OpenOptions, path: &Path) -> io::Result<RealFile> {
+    let file = options.mode(0o600).create_new(true).open(path)?;
+    if file.metadata()?.mode() & 0o600 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
 }
 
 /// Options that do not wait for the other end of a pipe: see [`regular`].
@@ -297,5 +311,27 @@ impl File for RealFile {
 
     fn allow_as(&self, other: &RealFile) -> io::Result<()> {
         self.set_permissions(other.metadata()?.permissions())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_to_what_is_not_there_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(folder.join("real")).unwrap();
+        for (to, name) in [("real", "d"), ("../b", "real/a"), ("d/new", "b"), ("y", "x"), ("x", "y")] {
+            symlink(to, folder.join(name)).unwrap();
+        }
+        for name in ["real/new", "d/new", "b", "real/a", "d/a"] {
+            assert_eq!(resolved(&folder.join(name)), folder.join("real/new"), "{name}");
+        }
+        // a circle has an end
+        assert_eq!(resolved(&folder.join("d/../x")), folder.join("x"));
     }
 }

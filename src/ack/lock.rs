@@ -124,7 +124,14 @@ mod tests {
         std::fs::write(&database, "").unwrap();
         let link = dir.path().join("link.sqlite");
         std::os::unix::fs::symlink(&database, &link).unwrap();
+        let held = Lock::positions(&link, "a").unwrap();
+        Lock::positions(&database, "a").unwrap_err();
+        drop(held);
+        // a link that was there first has the same lock before and after the database is made
+        std::fs::remove_file(&database).unwrap();
         let _held = Lock::positions(&link, "a").unwrap();
         Lock::positions(&database, "a").unwrap_err();
+        std::fs::write(&database, "").unwrap();
+        Lock::positions(&link, "a").unwrap_err();
     }
 }

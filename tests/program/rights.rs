@@ -101,6 +101,22 @@ fn check_private(umask: &str, output: &str, files: &[&str]) {
     }
 }
 
+/// Also where a link says that the file is to be elsewhere.
+#[test]
+fn what_a_link_leads_to_is_private() {
+    for (output, file) in
+        [("type = 'sqlite'\npath = 'out'", "out.sqlite"), ("type = 'ndjson'\npath = 'out'", "out.ndjson")]
+    {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink(file, dir.path().join("out")).expect("a link");
+        let child = start(&dir, "777", output);
+        let made = dir.path().join(file);
+        until("rows", || std::fs::metadata(&made).is_ok_and(|meta| meta.len() > 0));
+        stop(child);
+        assert_eq!(mode(&made), 0o600, "{file}");
+    }
+}
+
 #[test]
 fn what_is_there_keeps_its_rights() {
     let dir = tempfile::tempdir().expect("a folder");
