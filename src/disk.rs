@@ -1,7 +1,7 @@
 //! What is written and must last: dead letters, positions, spools. Behind a trait so that a simulated disk can fill
 //! up, fail and forget what was not synced.
 
-use std::fs::{DirBuilder, File as RealFile, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File as RealFile, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -129,10 +129,12 @@ pub fn no_wait() -> OpenOptions {
 
 /// A file that keeps what is written into it: a pipe or a device in its place would wait for somebody, or forget.
 pub fn regular(file: RealFile) -> io::Result<RealFile> {
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is no regular file")),
-    }
+    must_be_regular(&file.metadata()?).map(|()| file)
+}
+
+/// As [`regular`], of what another opens.
+pub fn must_be_regular(there: &Metadata) -> io::Result<()> {
+    if there.is_file() { Ok(()) } else { Err(io::Error::other("it is no regular file")) }
 }
 
 /// Where the line that `end` stands in begins.

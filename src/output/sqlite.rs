@@ -28,7 +28,7 @@ use super::{Action, Form, Item, Next, Output, Parcel, Parcels, Phase, Phases};
 use crate::ack::positions::Before;
 use crate::ack::{Acks, Letter, Moves, Reason, Tally};
 use crate::config::Section;
-use crate::disk::{private_file, private_folder};
+use crate::disk::{must_be_regular, private_file, private_folder};
 use crate::time::Time;
 
 /// What moves positions and brings no row is saved when nothing came for so long.
@@ -219,11 +219,14 @@ fn make(path: &Path) -> io::Result<()> {
         // a name that SQLite understands otherwise
         return Ok(());
     }
-    // one that is there may be readable only
-    if path.try_exists()? {
-        return Ok(());
+    match std::fs::metadata(path) {
+        // it may be readable only
+        Ok(there) => must_be_regular(&there),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            private_file(OpenOptions::new().write(true), path).map(drop)
+        }
+        Err(error) => Err(error),
     }
-    private_file(OpenOptions::new().write(true), path).map(drop)
 }
 
 /// Writes the rows of a parcel, in the transaction that is open.

@@ -529,7 +529,6 @@ fn rotate(folder: &Path, random: &mut fastrand::Rng) {
     }
 }
 
-/// Rows commit with positions: none is missing, and none is written a second time.
 /// A pipe in the place of a file would be waited for, or swallow what is written.
 #[test]
 fn no_pipe_or_folder_stands_for_a_file_of_the_state() {
@@ -558,6 +557,22 @@ fn killed_at_random_moments_no_row_is_written_twice() {
     let onceline = reading(SQLITE);
     let chaos = Chaos::run(&onceline, 30, 90);
     let rows = onceline.rows("out.sqlite");
+/// SQLite would wait for a device to take rows, and says little of a pipe or a folder.
+#[test]
+fn no_pipe_device_or_folder_stands_for_a_database() {
+    for make in ["mkfifo", "mkdir", "ln -s /dev/null"] {
+        let onceline = reading(SQLITE);
+        append(&onceline.path("in/a"), &lines(0..1));
+        let mut words = make.split(' ');
+        let mut command = std::process::Command::new(words.next().expect("a command"));
+        assert!(command.args(words).arg(onceline.path("out.sqlite")).status().expect("a command").success());
+        let run = onceline.run(b"");
+        let is_said = run.stderr.contains("out.sqlite: it is no regular file");
+        assert!(run.status == Some(1) && is_said, "{make}: {}", run.stderr);
+    }
+}
+
+/// Rows commit with positions: none is missing, and none is written a second time.
     let wrong: Vec<_> = rows.iter().filter(|row| row.version != 1).collect();
     assert!(wrong.is_empty(), "seed {}: written twice: {wrong:?}", chaos.seed);
     chaos.check(&onceline, rows.iter().filter_map(|row| row.source["n"].as_u64()).collect(), "no row written twice");
