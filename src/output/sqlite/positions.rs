@@ -88,10 +88,7 @@ pub fn save(connection: &Connection, pipeline: &str, moves: &Moves, now_secs: i6
 
 /// The positions that a pipeline saved; none if it never did.
 pub fn load(connection: &Connection, pipeline: &str, shown: &Path) -> anyhow::Result<Vec<Saved>> {
-    let failed = || {
-        let path = shown.display();
-        format!("the positions in {path} (table _onceline_positions) cannot be used; {WAY_ON}")
-    };
+    let failed = || unusable(shown, "_onceline_positions");
     if !has_table(connection).with_context(failed)? {
         let is_gone = has_looked(connection, pipeline).with_context(failed)?;
         return if is_gone { Err(anyhow!("the table is gone")).with_context(failed) } else { Ok(Vec::new()) };
@@ -114,11 +111,18 @@ pub fn load_all(
     let saved = load(connection, pipeline, shown)?;
     let mut looked = BTreeSet::new();
     if has_table(connection)? {
-        let mut statement = connection.prepare("SELECT pattern FROM _onceline_looked WHERE pipeline = ?1")?;
-        let patterns = statement.query_map([pipeline], |row| row.get(0))?;
-        looked = patterns.collect::<Result<_, _>>()?;
+        looked = load_looked(connection, pipeline).with_context(|| unusable(shown, "_onceline_looked"))?;
     }
     Ok((saved, looked))
+}
+
+fn load_looked(connection: &Connection, pipeline: &str) -> rusqlite::Result<BTreeSet<String>> {
+    let mut statement = connection.prepare("SELECT pattern FROM _onceline_looked WHERE pipeline = ?1")?;
+    statement.query_map([pipeline], |row| row.get(0))?.collect()
+}
+
+fn unusable(shown: &Path, table: &str) -> String {
+    format!("the positions in {} (table {table}) cannot be used; {WAY_ON}", shown.display())
 }
 
 /// Whether positions were ever saved.
