@@ -23,7 +23,7 @@ use anyhow::Context;
 
 use super::Intake;
 use super::follow;
-use super::follow::disk::{Disk, OpenFile, Real, Stat, read_some};
+use super::follow::disk::{Disk, OpenFile, Real, Stat, is_circle, read_some};
 use super::follow::pattern::{find, leaves_out};
 use super::identity::{HEAD, Identity, Mark, Position, Print, TAIL, Tail};
 use super::known::{self, Known, Likeness, Row, Seen};
@@ -73,7 +73,7 @@ impl Config {
         let (mut files, mut unread, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for pattern in &self.paths {
             let (paths, folders) = find(&Real, pattern).with_context(|| format!("`{pattern}`"))?;
-            for (folder, error) in folders {
+            for (folder, error) in folders.into_iter().filter(|(_, error)| !is_circle(error)) {
                 unread.push(anyhow::Error::new(error).context(format!("cannot look into {}", folder.display())));
             }
             let is_named = !pattern.contains(['*', '?', '[']);
@@ -147,9 +147,6 @@ impl Config {
     }
 }
 
-/// What a link leads to that leads in a circle.
-const CIRCLE: i32 = rustix::io::Errno::LOOP.raw_os_error();
-
 /// The files to read, and why others cannot be.
 struct Found {
     files: Vec<PathBuf>,
@@ -167,7 +164,7 @@ fn look(path: &Path, is_named: bool) -> anyhow::Result<Option<(u64, u64)>> {
         Ok(_) => Ok(None),
         Err(error) if is_named && error.kind() == io::ErrorKind::NotFound => anyhow::bail!("there is no file {shown}"),
         // a link that leads nowhere or in a circle, or a file that went away meanwhile
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(CIRCLE) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_circle(&error) => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
     }
 }

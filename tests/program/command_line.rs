@@ -233,13 +233,15 @@ fn files_plain_and_compressed() {
     assert_eq!(onceline.args(&["--from-start"]).run(b"").settled().counts(["created", "duplicates"]), [0, 15]);
 }
 
-/// A link that leads nowhere keeps nobody from the other files; a name that is no file is said.
+/// A link that leads nowhere or in a circle keeps nobody from the other files; a name that is no file is said.
 #[test]
 fn links_that_lead_nowhere_and_names_that_are_no_files() {
-    let onceline = once(files("[\"{dir}/in/*\"]"));
+    let onceline = once(files("[\"{dir}/in/*\", \"{dir}/in/*/*.log\"]"));
     std::fs::create_dir(onceline.path("in")).unwrap();
     std::fs::write(onceline.path("in/good.log"), EVENTS).unwrap();
-    std::os::unix::fs::symlink("nowhere", onceline.path("in/dangling.log")).unwrap();
+    for (to, link) in [("nowhere", "in/dangling.log"), ("circle", "in/circle")] {
+        std::os::unix::fs::symlink(to, onceline.path(link)).unwrap();
+    }
     assert_eq!(onceline.run(b"").settled().count("created"), 2);
     let folder = once(files("[\"{dir}\"]")).run(b"").adds_up();
     assert!(folder.status == Some(1) && folder.stderr.contains("is a folder, not a file"), "{}", folder.stderr);

@@ -328,3 +328,38 @@ fn polling_alone_is_enough() {
     assert!(row.source["log"]["file"]["path"].as_str().unwrap().ends_with("/log/a.log"));
     stop(running);
 }
+
+/// A circle is passed over and said once while it lasts, whether it is looked for as a file or as a folder.
+#[test]
+fn links_in_circles_are_said_once_while_they_last() {
+    let patterns = "paths = [\"{dir}/log/**/*.log\", \"{dir}/log/*/*.log\"]";
+    let text = PIPELINE.replace("POLL", "20ms").replace("paths = \"{dir}/log/**/*.log\"", patterns);
+    let onceline = Onceline::new(&text);
+    fs::create_dir(onceline.path("log")).unwrap();
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, onceline.path("log").join(name)).unwrap();
+    let (there, back) = (("b.log", "a.log"), ("a.log", "b.log"));
+    for (to, name) in [there, back, ("itself", "itself"), ("..", "up")] {
+        link(to, name);
+    }
+    append(&onceline, "1.log", "1\n");
+    let said = "leads in a circle of links";
+    let running = onceline.start(b"");
+    running.until_said(said, 3);
+    // each new file is found by another look
+    stored(&onceline, &["1"]);
+    append(&onceline, "2.log", "2\n");
+    stored(&onceline, &["1", "2"]);
+    for name in ["a.log", "b.log"] {
+        fs::remove_file(onceline.path("log").join(name)).unwrap();
+    }
+    append(&onceline, "3.log", "3\n");
+    stored(&onceline, &["1", "2", "3"]);
+    link(there.0, there.1);
+    link(back.0, back.1);
+    running.until_said(said, 5);
+    append(&onceline, "4.log", "4\n");
+    stored(&onceline, &["1", "2", "3", "4"]);
+    let run = stop(running);
+    assert_eq!(run.stderr.matches(said).count(), 5, "{}", run.stderr);
+    assert!(!run.stderr.contains("ERROR"), "{}", run.stderr);
+}

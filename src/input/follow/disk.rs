@@ -145,6 +145,11 @@ fn stat(meta: &std::fs::Metadata) -> Stat {
     }
 }
 
+/// Whether what a path leads to cannot be said since a link on the way leads in a circle.
+pub fn is_circle(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
 /// Reads what stands at `offset` until `into` is full or the file ends.
 pub fn read_full(file: &impl OpenFile, mut offset: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;

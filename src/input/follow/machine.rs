@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::adopt::Copy;
-use super::disk::{Disk, Inode, OpenFile, Stat};
+use super::disk::{Disk, Inode, OpenFile, Stat, is_circle};
 use super::originals::{Originals, Start};
 use super::pattern::{Other, Paths, leaves_out};
 use super::turn::hand_over_begun;
@@ -177,6 +177,8 @@ pub struct Machine<D: Disk> {
     pub(super) stale: bool,
     /// Paths that could not be read, said once.
     pub(super) troubled: HashSet<PathBuf>,
+    /// Paths that lead in a circle, with the scan that found them so last; said once while it lasts.
+    pub(super) circles: HashMap<PathBuf, u64>,
     pub(super) folders: Vec<PathBuf>,
     /// Files that others may be copies of.
     pub(super) originals: Originals,
@@ -206,6 +208,7 @@ impl<D: Disk> Machine<D> {
             looked: Duration::ZERO,
             stale: true,
             troubled: HashSet::new(),
+            circles: HashMap::new(),
             folders: Vec::new(),
             originals: Originals::default(),
         }
@@ -454,6 +457,12 @@ impl<D: Disk> Machine<D> {
     pub(super) fn trouble(&mut self, path: &Path, error: &io::Error) {
         if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) {
             return self.keep_fewer_open();
+        }
+        if is_circle(error) {
+            if self.circles.insert(path.to_path_buf(), self.scans).is_none() {
+                tracing::warn!(path = %path.display(), "leads in a circle of links; it is passed over");
+            }
+            return;
         }
         if error.kind() != io::ErrorKind::NotFound && self.troubled.insert(path.to_path_buf()) {
             tracing::error!(path = %path.display(), %error, "cannot be read; it is tried again");

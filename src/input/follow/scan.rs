@@ -42,6 +42,8 @@ impl<D: Disk> Machine<D> {
         for (folder, error) in std::mem::take(&mut folders.failed) {
             self.trouble(&folder, &error);
         }
+        let scans = self.scans;
+        self.circles.retain(|_, seen| *seen == scans);
         self.folders = std::mem::take(&mut folders.passed).into_iter().collect();
         if !self.meet_new(new, first, take) || first && !self.look_for_renamed(&mut folders, take) {
             return false;
