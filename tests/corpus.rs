@@ -89,3 +89,24 @@ proptest! {
         properties::codecs::check(text.as_bytes());
     }
 }
+
+/// The targets are built with the nightly toolchain and by `./prove` alone: what the properties use must be there too.
+#[test]
+fn the_targets_have_what_the_properties_use() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let packages = |path: &str, tables: &[&str]| -> BTreeSet<String> {
+        let manifest: toml::Table = std::fs::read_to_string(top.join(path)).unwrap().parse().unwrap();
+        let tables = tables.iter().filter_map(|table| manifest.get(*table)?.as_table());
+        tables.flat_map(|table| table.keys().map(|name| name.replace('-', "_"))).collect()
+    };
+    let ours = packages("Cargo.toml", &["dependencies", "dev-dependencies"]);
+    let theirs = packages("fuzz/Cargo.toml", &["dependencies"]);
+    for file in names(&top.join("tests/properties")) {
+        let text = std::fs::read_to_string(top.join("tests/properties").join(&file)).unwrap();
+        let words = text.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c));
+        let named: BTreeSet<&str> = words.filter_map(|word| Some(word.split_once("::")?.0)).collect();
+        let missing: Vec<&&str> =
+            named.iter().filter(|name| ours.contains(**name) && !theirs.contains(**name)).collect();
+        assert!(missing.is_empty(), "{file} uses {missing:?}, which fuzz/Cargo.toml does not name");
+    }
+}
