@@ -69,7 +69,11 @@ impl<D: Disk> LetterFile<D> {
             };
             file.lock()?;
             if self.disk.is_at(&file, &self.path)? {
-                end_torn(&mut file)?;
+                let bytes = end_torn(&mut file)?;
+                if bytes > 0 {
+                    let path = self.path.display();
+                    tracing::warn!(%path, bytes, "half a letter at the end, as a kill leaves it, is taken away");
+                }
                 return Ok(self.file.insert(file));
             }
         }
@@ -154,16 +158,19 @@ impl<D: Disk> Letters for LetterFile<D> {
 }
 
 /// Takes half a letter away from the end, which a kill has left there: it was never counted, so its event is read
-/// again. A whole one that only wants its line feed (edited by hand) gets it.
-fn end_torn(file: &mut impl File) -> io::Result<()> {
+/// again. A whole one that only wants its line feed (edited by hand) gets it. Says how many bytes were taken away.
+fn end_torn(file: &mut impl File) -> io::Result<usize> {
     let length = file.bytes()?;
     let begin = line_begin(file, length)?;
     if begin == length {
-        return Ok(());
+        return Ok(0);
     }
     let mut rest = vec![0; (length - begin) as usize];
     let count = file.read_at(begin, &mut rest)?;
-    if is_torn(&rest[..count]) { file.set_len(begin) } else { file.write_all(b"\n") }
+    if is_torn(&rest[..count]) {
+        return file.set_len(begin).map(|()| count);
+    }
+    file.write_all(b"\n").map(|()| 0)
 }
 
 /// Whether this is the beginning of a letter, and not all of it.

@@ -9,12 +9,15 @@ use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::disk::{no_wait, private_file, private_folder, regular, resolved};
+use crate::disk::{Disk, Real, folder_of, no_wait, private_file, private_folder, regular, resolved};
 
 /// A file locked by this process, until dropped or until the process ends in whatever way.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+    path: PathBuf,
+    what: String,
+    way_on: &'static str,
 }
 
 /// Another process holds it.
@@ -68,6 +71,21 @@ impl Lock {
         PathBuf::from(name)
     }
 
+    /// Takes it anew if somebody removed its file, by which others would find it. True if that was so; fails with
+    /// [`Held`] if another process has it meanwhile.
+    pub fn hold(&mut self) -> anyhow::Result<bool> {
+        if Real.is_at(&self.file, &self.path)? {
+            return Ok(false);
+        }
+        private_folder(folder_of(&self.path))?;
+        *self = Lock::take(&self.path, self.what.clone(), self.way_on)?;
+        Ok(true)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn take(path: &Path, what: String, way_on: &'static str) -> anyhow::Result<Lock> {
         let failed = || format!("cannot lock {}", path.display());
         let opened = private_file(no_wait().read(true).write(true), path).and_then(regular);
@@ -84,7 +102,7 @@ impl Lock {
         }
         // only for the message above: a disk that is full is no reason not to start
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Lock { _file: file })
+        Ok(Lock { file, path: path.to_path_buf(), what, way_on })
     }
 }
 
@@ -109,7 +127,15 @@ mod tests {
         assert_eq!(error.downcast_ref::<Held>().unwrap().process, Some(std::process::id()));
         assert!(error.to_string().contains("in use by another onceline"), "{error}");
         drop(held);
-        Lock::state(&state).unwrap();
+        let mut held = Lock::state(&state).unwrap();
+        assert!(!held.hold().unwrap());
+        std::fs::remove_dir_all(&state).unwrap();
+        assert!(held.hold().unwrap(), "it was taken anew");
+        Lock::state(&state).unwrap_err();
+        std::fs::remove_dir_all(&state).unwrap();
+        let other = Lock::state(&state).unwrap();
+        assert!(held.hold().unwrap_err().is::<Held>());
+        drop(other);
         let database = dir.path().join("c/out.sqlite");
         let held = [Lock::positions(&database, "a").unwrap(), Lock::positions(&database, "b").unwrap()];
         let error = Lock::positions(&database, "a").unwrap_err().to_string();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use onceline::ack::kept::Kept;
-use onceline::ack::lock::Lock;
+use onceline::ack::lock::{Held, Lock};
 use onceline::ack::{Shared, Summary, counted};
 use onceline::disk::Real;
 use onceline::input::lines::Rest;
@@ -21,7 +21,7 @@ use onceline::output::{self, Phase, Phases};
 use onceline::pipeline::progress;
 use onceline::pipeline::read::{Options, Plan};
 use onceline::pipeline::run::{Feed, Session, run_session};
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::{oneshot, watch};
 
 use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, Weight, complain, load, options, say, say_conflicts};
@@ -30,6 +30,11 @@ use crate::{DONE, PipelineArgs, UNSETTLED, WRONG, Weight, complain, load, option
 const LEAVE: Duration = Duration::from_secs(1);
 /// How long to wait before a spool that could not be written is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
+
+/// How often locks are looked after.
+const HOLD: Duration = Duration::from_secs(1);
+
+const UNREAD: &str = "stopped before the end: input that was not read is left, run it again for the rest";
 
 #[derive(Args, Clone)]
 pub struct RunArgs {
@@ -59,6 +64,10 @@ pub struct RunArgs {
 struct Crew {
     args: RunArgs,
     places: Vec<Place>,
+    /// The state folders.
+    states: Mutex<Vec<Lock>>,
+    /// What another process took from under this one.
+    lost: Mutex<Option<anyhow::Error>>,
     /// How often it was told to stop.
     stops: AtomicU32,
     /// When outputs were told to leave what they have, to end the process.
@@ -108,7 +117,7 @@ struct Outcome {
 
 pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     // first, so that one that comes at once is heard
-    let signals = watch_signals()?;
+    let signals = watch_signals(args.once)?;
     let Some(plans) = load(&args.pipelines, &how(args))? else { return Ok(WRONG) };
     let reading = plans.iter().filter(|(_, plan)| plan.pipeline.reads_stdin()).count();
     let reads_stdin = reading > 0;
@@ -124,7 +133,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
         return Ok(WRONG);
     }
     // held to the end of the process: who replaces a pipeline has the same folder
-    let _locks = lock_states(&plans)?;
+    let states = lock_states(&plans)?;
     let shared: Vec<Arc<Shared>> = plans.iter().map(|_| Arc::default()).collect();
     let bar = args.progress.then(|| progress::start(&plans, &shared));
     let places = plans.into_iter().zip(shared).map(|((path, plan), shared)| Place {
@@ -137,7 +146,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     });
     let places: Vec<Place> = places.collect();
     places.iter().try_for_each(|place| place.lock_positions(&place.now().0))?;
-    let crew = Arc::new(Crew { args: args.clone(), places, stops: AtomicU32::new(0), left_at: Mutex::default() });
+    let crew = Arc::new(Crew {
+        args: args.clone(),
+        places,
+        states: Mutex::new(states),
+        lost: Mutex::default(),
+        stops: AtomicU32::new(0),
+        left_at: Mutex::default(),
+    });
     if signals.send(crew.clone()).is_err() {
         // a signal came first, and whoever heard it ends the process
         return Ok(DONE);
@@ -152,9 +168,6 @@ pub fn run(args: &RunArgs) -> anyhow::Result<u8> {
     }
     if let Some(bar) = bar {
         bar.stop();
-    }
-    if crew.stops.load(Ordering::Relaxed) > 0 && outcomes.iter().any(|outcome| outcome.is_unread) {
-        say(Weight::Info, "stopped by a signal: input that was not read is left, run it again for the rest");
     }
     crew.finish(&outcomes, started.elapsed().as_secs_f64())
 }
@@ -200,7 +213,12 @@ impl Crew {
         }
         drop(send);
         let mut outcomes: Vec<Option<Outcome>> = self.places.iter().map(|_| None).collect();
+        let mut held = Instant::now();
         while outcomes.iter().any(Option::is_none) {
+            if held.elapsed() >= HOLD {
+                self.hold();
+                held = Instant::now();
+            }
             let is_over = match ended.recv_timeout(Duration::from_millis(50)) {
                 Ok((number, outcome)) => {
                     outcomes[number].get_or_insert(outcome);
@@ -218,6 +236,25 @@ impl Crew {
             }
         }
         outcomes.into_iter().flatten().collect()
+    }
+
+    /// Sees to it that no other process can take what this one works on, which it could once a lock is removed.
+    fn hold(&self) {
+        let hold = |taken: &mut Lock| match taken.hold() {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(path = %taken.path().display(), "the lock was removed, and is made anew"),
+            Err(error) if error.is::<Held>() => {
+                let mut lost = lock(&self.lost);
+                if lost.is_none() {
+                    *lost = Some(error.context("its lock was removed while it ran"));
+                    // whoever hears signals stops what runs
+                    let _ = kill_process(getpid(), Signal::TERM);
+                }
+            }
+            Err(error) => tracing::debug!(path = %taken.path().display(), "cannot be locked anew: {error:#}"),
+        };
+        lock(&self.states).iter_mut().for_each(hold);
+        self.places.iter().for_each(|place| lock(&place.locks).values_mut().for_each(hold));
     }
 
     fn is_overdue(&self) -> bool {
@@ -460,7 +497,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// SIGINT and SIGTERM stop, SIGHUP has the pipeline files read again, as soon as it is said whose. Before that nothing
 /// was read, and there is nothing to wait for.
-fn watch_signals() -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
+fn watch_signals(once: bool) -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate, mut hang_up, mut too_large) = runtime.block_on(async {
@@ -477,7 +514,7 @@ fn watch_signals() -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
                 _ = interrupt.recv() => None,
                 _ = terminate.recv() => None,
             };
-            let crew = has_begun.unwrap_or_else(|| stop_at_the_start(crew));
+            let crew = has_begun.unwrap_or_else(|| stop_at_the_start(crew, once));
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => crew.stop(),
@@ -494,11 +531,13 @@ fn watch_signals() -> anyhow::Result<oneshot::Sender<Arc<Crew>>> {
 
 /// Stops a crew that has begun meanwhile; if there is none, none can begin any more.
 #[expect(clippy::exit, reason = "nothing was read, nothing is written, and reading a pipeline file may wait for ever")]
-fn stop_at_the_start(mut crew: oneshot::Receiver<Arc<Crew>>) -> Arc<Crew> {
+fn stop_at_the_start(mut crew: oneshot::Receiver<Arc<Crew>>, once: bool) -> Arc<Crew> {
     crew.close();
     let Ok(crew) = crew.try_recv() else {
         say(Weight::Info, "stopped by a signal before it began");
-        std::process::exit(DONE.into())
+        // somebody counts on what has an end to be read to it
+        let status = if once || stdin::has_bytes() { UNSETTLED } else { DONE };
+        std::process::exit(status.into())
     };
     crew.stop();
     crew
@@ -509,13 +548,19 @@ impl Crew {
     fn finish(&self, outcomes: &[Outcome], seconds: f64) -> anyhow::Result<u8> {
         let mut total = Summary::default();
         let mut status = DONE;
+        if let Some(lost) = &*lock(&self.lost) {
+            complain(&format!("{lost:#}"));
+            status = UNSETTLED;
+        }
         for (place, outcome) in self.places.iter().zip(outcomes) {
             total.merge(&outcome.summary);
             for error in &outcome.errors {
                 complain(&format!("{}: {error:#}", place.path.display()));
                 status = UNSETTLED;
             }
-            for left in unsettled_words(outcome).into_iter().chain(older_words(outcome)) {
+            let unread = outcome.is_unread && self.stops.load(Ordering::Relaxed) > 0;
+            let unread = unread.then(|| UNREAD.to_string());
+            for left in unsettled_words(outcome).into_iter().chain(older_words(outcome)).chain(unread) {
                 complain(&format!("{}: {left}", place.path.display()));
                 status = UNSETTLED;
             }

@@ -140,8 +140,9 @@ pub struct Series {
 }
 
 impl Intake {
+    /// Whether to read on: nobody ended that, and somebody delivers.
     fn is_running(&self) -> bool {
-        *self.phases.borrow() == Phase::Running
+        *self.phases.borrow() == Phase::Running && !self.slots.is_closed()
     }
 
     /// Reads a file from where it was opened to its end.
@@ -216,7 +217,7 @@ impl Intake {
     /// Waits until what came after a spool may be sent. False if the program goes down before.
     pub fn is_past(&self, spool: &Spool, ordered: bool) -> bool {
         while !spool.lets_pass(ordered) {
-            if !self.is_running() || self.slots.is_closed() {
+            if !self.is_running() {
                 return false;
             }
             std::thread::sleep(SPOOL_WAIT);

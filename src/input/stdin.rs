@@ -10,7 +10,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, SeekFrom};
 
 use super::Intake;
 use super::lines::{Bytes, Rest};
@@ -25,12 +25,15 @@ pub fn source(rest: &Rest) -> Arc<Source> {
     Arc::new(Source { name: NAME.into(), head: rest.head().into(), day, ..Source::default() })
 }
 
-/// Whether somebody gives something: a file with bytes in it, or a pipe in which some wait. Nothing is read.
+/// Whether there is something to read: the rest of a file, or what waits in a pipe. Nothing is read.
 pub fn has_bytes() -> bool {
     let stdin = std::io::stdin();
     let Ok(stat) = rustix::fs::fstat(&stdin) else { return false };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => stat.st_size > 0,
+        FileType::RegularFile => {
+            let at = rustix::fs::seek(&stdin, SeekFrom::Current(0));
+            at.is_ok_and(|at| i64::try_from(at).is_ok_and(|at| at < stat.st_size))
+        }
         FileType::Fifo => rustix::io::ioctl_fionread(&stdin).is_ok_and(|waiting| waiting > 0),
         _ => false,
     }

@@ -17,6 +17,7 @@ pub mod positions;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,8 @@ pub struct Sqlite {
     /// Whose positions are saved.
     pipeline: String,
     connection: Connection,
+    /// Device and inode of the file that was opened; none of what is no file.
+    file: Option<(u64, u64)>,
     tables: Tables,
     has_positions: bool,
     is_set_up: bool,
@@ -87,7 +90,8 @@ impl Sqlite {
         connection.set_prepared_statement_cache_capacity(256);
         let (pipeline, tables) = (pipeline.to_string(), HashMap::new());
         let (has_positions, is_set_up, troubled) = (false, false, false);
-        let mut sqlite = Sqlite { config, pipeline, connection, tables, has_positions, is_set_up, troubled };
+        let file = inode(&config.path);
+        let mut sqlite = Sqlite { config, pipeline, connection, file, tables, has_positions, is_set_up, troubled };
         match sqlite.set_up() {
             // what passes is waited for with the first row
             Err(error) if !passing(&error) => {
@@ -129,6 +133,7 @@ impl Sqlite {
         let moves = if next.is_empty() { Some(Moves::default()) } else { acks.flush(next) };
         let Some(moves) = moves else { return Ok(false) };
         let Some(tallies) = self.patiently(phases, |sqlite| sqlite.write(parcels, &moves))? else { return Ok(false) };
+        self.must_be_there()?;
         for (parcel, tally) in parcels.iter().zip(tallies) {
             acks.settle(&parcel.receipt, tally, Vec::new());
         }
@@ -164,6 +169,17 @@ impl Sqlite {
         Ok(None)
     }
 
+    /// SQLite writes on into a file that was removed, and says nothing.
+    fn must_be_there(&self) -> anyhow::Result<()> {
+        let path = self.config.path.display();
+        let is_there = self.file == inode(&self.config.path);
+        anyhow::ensure!(
+            is_there,
+            "{path} was removed or replaced while it was in use: what was written last is not in it"
+        );
+        Ok(())
+    }
+
     /// Writes parcels and the positions they lead to in one transaction; a tally for each.
     fn write(&mut self, parcels: &[Parcel], moves: &Moves) -> rusqlite::Result<Vec<Tally>> {
         self.set_up()?;
@@ -190,7 +206,11 @@ impl Sqlite {
     /// Saves what no row came with; false if it was given up.
     fn save(&mut self, acks: &Acks, phases: &Phases) -> anyhow::Result<bool> {
         let moves = acks.flush(Vec::new()).unwrap_or_default();
-        let is_saved = moves.is_empty() || self.patiently(phases, |sqlite| sqlite.write_positions(&moves))?.is_some();
+        if moves.is_empty() {
+            return Ok(true);
+        }
+        let is_saved = self.patiently(phases, |sqlite| sqlite.write_positions(&moves))?.is_some();
+        self.must_be_there()?;
         Ok(is_saved)
     }
 
@@ -227,6 +247,10 @@ fn make(path: &Path) -> io::Result<()> {
         }
         Err(error) => Err(error),
     }
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Writes the rows of a parcel, in the transaction that is open.

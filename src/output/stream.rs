@@ -12,15 +12,15 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 
 use super::{Form, Output, Parcels, Phase, Phases};
 use crate::ack::{Acks, Tally};
-use crate::disk::{line_begin, private_file, private_folder};
+use crate::disk::{Disk, Real, line_begin, private_file, private_folder};
 
 /// How long to wait before a disk that is full is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ pub struct Stream {
 
 enum Target {
     Stdout(io::Stdout),
-    File(File),
+    File(File, PathBuf),
 }
 
 impl Stream {
@@ -44,13 +44,9 @@ impl Stream {
     /// Appends to the file at `path`, made if absent.
     pub fn file(form: Form, path: PathBuf) -> anyhow::Result<Stream> {
         let name = path.display().to_string();
-        if let Some(folder) = path.parent() {
-            private_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        }
-        let opened = private_file(File::options().read(true).append(true), &path);
-        let file = opened.with_context(|| format!("cannot open {name}"))?;
+        let file = open(&path)?;
         cut_torn(&file, form).with_context(|| format!("cannot look at the end of {name}"))?;
-        Ok(Stream { form, name, to: Target::File(file) })
+        Ok(Stream { form, name, to: Target::File(file, path) })
     }
 
     /// Writes all of it, or nothing where that can be undone. A disk that is full is waited for, said once; false
@@ -81,6 +77,15 @@ impl Stream {
     }
 }
 
+/// A file to append to, and the folder it is in.
+fn open(path: &Path) -> anyhow::Result<File> {
+    if let Some(folder) = path.parent() {
+        private_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let opened = private_file(File::options().read(true).append(true), path);
+    opened.with_context(|| format!("cannot open {}", path.display()))
+}
+
 /// What room on a disk mends.
 fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -97,20 +102,39 @@ impl Target {
                 write_on(&mut rustix::fd::AsFd::as_fd(&out), body, written)?;
                 out.flush()
             }
-            Target::File(file) => {
-                let meta = file.metadata()?;
+            Target::File(file, path) => {
+                let mut meta = file.metadata()?;
                 if !meta.is_file() {
                     return write_on(&mut rustix::fd::AsFd::as_fd(file), body, written);
                 }
-                let done = file.write_all(body).and_then(|()| file.sync_data());
-                if done.is_err() {
-                    // no half of it may stay before it is written again
-                    file.set_len(meta.len())?;
+                loop {
+                    if !Real.is_at(file, path)? {
+                        *file = reopen(path)?;
+                        meta = file.metadata()?;
+                    }
+                    let done = file.write_all(body).and_then(|()| file.sync_data());
+                    if done.is_err() {
+                        // no half of it may stay before it is written again
+                        file.set_len(meta.len())?;
+                    }
+                    done?;
+                    // removed meanwhile, it took with it what was written; renamed, it has that
+                    if file.metadata()?.nlink() > 0 {
+                        return Ok(());
+                    }
                 }
-                done
             }
         }
     }
+}
+
+/// Somebody moved or removed the file: what comes now is written where it was.
+fn reopen(path: &Path) -> io::Result<File> {
+    tracing::warn!(path = %path.display(), "the file was moved away or removed: going on in a new one");
+    open(path).map_err(|error| match error.downcast_ref::<io::Error>() {
+        Some(why) => io::Error::new(why.kind(), format!("{error:#}")),
+        None => io::Error::other(error),
+    })
 }
 
 fn write_on(to: &mut std::os::fd::BorrowedFd<'_>, body: &[u8], written: &mut usize) -> io::Result<()> {
@@ -169,6 +193,27 @@ impl Output for Stream {
 mod tests {
     use super::*;
     use crate::output::Action;
+
+    #[test]
+    fn what_is_moved_away_or_removed_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/out");
+        let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let mut stream = Stream::file(Form::Lines, path.clone()).unwrap();
+        let mut write = |body: &str| stream.to.write(body.as_bytes(), &mut 0).unwrap();
+        write("1\n");
+        std::fs::rename(&path, folder.path().join("old")).unwrap();
+        write("2\n");
+        write("3\n");
+        assert_eq!((text(&folder.path().join("old")), text(&path)), ("1\n".into(), "2\n3\n".into()));
+        std::fs::remove_dir_all(folder.path().join("deep")).unwrap();
+        write("4\n");
+        // another file has its place
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "5\n").unwrap();
+        write("6\n");
+        assert_eq!(text(&path), "5\n6\n");
+    }
 
     #[test]
     fn a_torn_end_is_cut() {

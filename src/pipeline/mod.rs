@@ -24,7 +24,7 @@ use crate::config::units::duration_text;
 use crate::filter::{Clock, Step};
 use crate::id::Ids;
 use crate::index::Route;
-use crate::input::{self, Limits, Ramp};
+use crate::input::{self, Limits, Ramp, stdin};
 use crate::output;
 use crate::stamp::Stamp;
 use crate::time::Time;
@@ -82,6 +82,14 @@ impl Input {
     /// Whether it comes to an end by itself.
     pub fn has_an_end(&self) -> bool {
         !matches!(&self.kind, InputKind::File(config) if config.follow.is_some())
+    }
+
+    /// Whether there is something that a stop has left before the end. What a pipe brings later is another run's.
+    pub fn is_left_unread(&self) -> bool {
+        match &self.kind {
+            InputKind::Stdin => stdin::has_bytes(),
+            InputKind::File(_) => self.has_an_end(),
+        }
     }
 }
 

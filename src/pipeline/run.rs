@@ -189,7 +189,7 @@ fn carry_out(pipeline: &Pipeline, begun: Begun, session: Session) -> Ending {
                     scope.spawn(move || {
                         take_in(pipeline, &intake, rest).unwrap_or_else(fail);
                         let is_stopped = *intake.phases.borrow() != Phase::Running;
-                        is_unread.fetch_or(is_stopped && pipeline.inputs[input].has_an_end(), Ordering::Relaxed);
+                        is_unread.fetch_or(is_stopped && pipeline.inputs[input].is_left_unread(), Ordering::Relaxed);
                     });
                 }
             }

@@ -398,6 +398,13 @@ fn deletion() {
         &["append a.log head\\n1\\n", "go", "delete a.log", "append a.log head\\n2\\n"],
         &["head", "1", "head", "2"],
     );
+    check(
+        "created again while the old one is open, for less than a scan",
+        all,
+        PLAIN,
+        &["append a.log 1\\n", "go", "delete a.log", "go 1", "append a.log 2\\n", "go 2", "delete a.log"],
+        &["1", "2"],
+    );
     check("closed, then more", all, closed, &["append a.log 1\\n", "go", "append a.log 2\\n"], &["1", "2"]);
 }
 

@@ -208,7 +208,8 @@ fn stopped_in_the_middle() {
             std::thread::sleep(Duration::from_millis(1));
         }
         running.signal(Signal::TERM);
-        let run = running.wait().settled();
+        let run = running.wait().adds_up();
+        assert_eq!((run.status, run.count("unsettled")), (Some(1), 0), "{}", run.stderr);
         assert!(run.stderr.contains("input that was not read is left"), "{}", run.stderr);
         let before = run.count("events_in");
         assert!(before < 60_000, "it was not stopped in the middle");

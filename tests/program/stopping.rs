@@ -280,6 +280,68 @@ fn an_output_that_dies_of_an_error_keeps_what_was_read() {
     assert_eq!(numbers(&onceline), all(30));
 }
 
+/// What is written into a file that somebody removed is nowhere, whatever SQLite says.
+#[test]
+fn a_database_that_is_removed_ends_the_run() {
+    let onceline = Onceline::new(SQLITE);
+    let (send, write) = feed();
+    let running = onceline.start_fed(write);
+    send.send(lines(0..1)).expect("a feeder");
+    until("a row", || numbers(&onceline).len() == 1);
+    for name in ["out.sqlite", "out.sqlite-wal", "out.sqlite-shm"] {
+        std::fs::remove_file(onceline.path(name)).expect("remove");
+    }
+    send.send(lines(1..2)).expect("a feeder");
+    let run = running.wait().adds_up();
+    drop(send);
+    assert_eq!(run.counts(["events_in", "created", "unsettled"]), [2, 1, 1], "{}", run.stderr);
+    assert!(run.stderr.contains("out.sqlite was removed or replaced while it was in use"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 record of standard input kept in "), "{}", run.stderr);
+    onceline.run(&lines(2..3)).settled();
+    assert_eq!(numbers(&onceline), (1..3).collect());
+}
+
+#[test]
+fn a_state_folder_that_is_removed_is_held_anew() {
+    let onceline = Onceline::new(SQLITE);
+    let (send, write) = feed();
+    let running = onceline.start_fed(write);
+    send.send(lines(0..1)).expect("a feeder");
+    until("a row", || numbers(&onceline).len() == 1);
+    std::fs::remove_dir_all(onceline.path("state")).expect("remove");
+    running.until_said("the lock was removed, and is made anew", 1);
+    let second = onceline.call(&["run", "pipeline.toml", "--state", "state"], b"");
+    assert_eq!(second.status, Some(1));
+    assert!(second.stderr.contains("in use by another onceline"), "{}", second.stderr);
+    // somebody else took it
+    std::fs::remove_dir_all(onceline.path("state")).expect("remove");
+    let folder = onceline.path("state");
+    let _held = onceline::ack::lock::Lock::state(&folder).expect("it is free");
+    let run = running.wait().adds_up();
+    drop(send);
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("its lock was removed while it ran"), "{}", run.stderr);
+}
+
+/// What has an end and was not read to it is not done.
+#[test]
+fn a_stop_before_the_end_of_a_file_is_told_by_the_status() {
+    let onceline = Onceline::new(SQLITE);
+    let file = onceline.path("in.log");
+    std::fs::write(&file, lines(0..200_000)).expect("write");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_onceline"))
+        .args(["run", "pipeline.toml", "--state", "state"])
+        .current_dir(onceline.dir())
+        .stdin(std::fs::File::open(&file).expect("the file"))
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("start onceline");
+    until("a row", || onceline.path("out.sqlite").is_file() && !numbers(&onceline).is_empty());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).expect("a signal");
+    assert_eq!(child.wait().expect("an end").code(), Some(1));
+    assert!(numbers(&onceline).len() < 200_000, "it was not stopped in the middle");
+}
+
 #[test]
 fn letters_and_ids_by_place_stay_as_they_were_read() {
     let by_place = |url: &str, more: &str| {
@@ -444,26 +506,26 @@ fn check_refused(changed: &str, said: &str, args: &[&str]) {
 }
 
 /// Starts with a pipeline file that is a pipe, so that reading it takes as long as the test wants.
-fn start_reading(onceline: &Onceline) -> Running<'_> {
+fn start_reading<'a>(onceline: &'a Onceline, stdin: &[u8]) -> Running<'a> {
     std::fs::remove_file(onceline.path("pipeline.toml")).expect("the pipeline file");
     let made = Command::new("mkfifo").arg(onceline.path("pipeline.toml")).status().expect("mkfifo");
     assert!(made.success());
-    onceline.start(&lines(0..3))
+    onceline.start(stdin)
 }
 
 #[test]
 fn signals_are_heard_before_the_pipeline_file_is_read() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let onceline = Onceline::new(SQLITE);
-        let running = start_reading(&onceline);
+    for (signal, args, status) in [(Signal::TERM, &[][..], 0), (Signal::INT, &["--once"], 1)] {
+        let onceline = Onceline::new(SQLITE).args(args);
+        let running = start_reading(&onceline, b"");
         running.signal(signal);
         let run = running.wait();
-        assert_eq!(run.status, Some(0), "{}", run.stderr);
+        assert_eq!(run.status, Some(status), "{}", run.stderr);
         assert!(run.stderr.contains("stopped by a signal before it began"), "{}", run.stderr);
     }
     let stub = Stub::new("");
     let onceline = Onceline::new(SQLITE);
-    let running = start_reading(&onceline);
+    let running = start_reading(&onceline, &lines(0..3));
     running.signal(Signal::HUP);
     onceline.set_pipeline(&pipeline(&stub.url, ""));
     // it may wait for the pipe to be written once more, and nobody waits for it

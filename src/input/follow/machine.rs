@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::adopt::Copy;
-use super::disk::{Disk, Inode, OpenFile, Stat, is_circle};
+use super::disk::{Disk, Inode, Kind, OpenFile, Stat, is_circle};
 use super::originals::{Originals, Start};
 use super::pattern::{Other, Paths, leaves_out};
 use super::turn::hand_over_begun;
@@ -306,11 +306,17 @@ impl<D: Disk> Machine<D> {
     /// Looks whether there is something to do about a file.
     pub(super) fn look(&mut self, number: FileNumber) {
         let Some(file) = self.files.get(&number) else { return };
-        let named = self.disk.stat(&file.path).ok().filter(|stat| stat.inode() == file.inode());
+        let found = self.disk.stat(&file.path).ok();
+        let named = found.filter(|stat| stat.inode() == file.inode());
         if named.is_none() && file.named {
             // somebody else has its name now, or nobody; the scan finds out, and looks again
             self.stale = true;
             return;
+        }
+        // it lost its name, and another file has it now that nobody met
+        let is_new = found.is_some_and(|stat| stat.kind == Kind::File) && self.by_path.get(&file.path) == Some(&number);
+        if !file.named && is_new && self.is_wanted(&file.path) {
+            self.stale = true;
         }
         let stat = match &file.form {
             Form::Plain(Some(open)) => open.file.stat().ok(),
