@@ -342,6 +342,7 @@ fn kv() {
 
 #[test]
 fn smaller_filters() {
+    let deep = format!("{}{}", "[".repeat(101), "]".repeat(101));
     for (toml, event, want) in [
         (
             "type = 'syslog_pri'",
@@ -406,11 +407,21 @@ fn smaller_filters() {
             r#"{"a":"x","b":"x y"}"#,
             "{}",
         ),
+        (
+            "type = 'prune'\ninterpolate = true\nwhitelist_names = ['^b$']\nblacklist_values = { b = '%{a} y' }",
+            r#"{"a":"x","b":"x y"}"#,
+            "{}",
+        ),
         ("type = 'json'\nsource = 'a'\nskip_on_invalid_json = true", r#"{"a":"x y"}"#, r#"{"a":"x y"}"#),
         (
             "type = 'json'\nsource = 'a'\nskip_on_invalid_json = true",
             r#"{"a":"[1]"}"#,
             r#"{"a":"[1]","tags":["_jsonparsefailure"]}"#,
+        ),
+        (
+            "type = 'json'\nsource = 'a'\nskip_on_invalid_json = true",
+            &format!("{{\"a\":\"{deep}\"}}"),
+            &format!("{{\"a\":\"{deep}\",\"tags\":[\"_jsonparsefailure\"]}}"),
         ),
     ] {
         check(toml, event, want);
@@ -860,7 +871,7 @@ fn mutate_operations() {
             r#"{"a":"1","b":2,"c":"no"}"#,
             r#"{"a":1,"b":2.0,"c":false}"#,
         ),
-        ("convert = { a = 'integer' }", r#"{"a":["1",null,2,"x"],"b":{}}"#, r#"{"a":[1,null,2,0],"b":{}}"#),
+        ("convert = { a = 'integer' }", r#"{"a":["1",null,2,"7.5"],"b":{}}"#, r#"{"a":[1,null,2,7],"b":{}}"#),
         (
             "convert = { a = 'string', o = 'integer' }",
             r#"{"a":[1.5,true],"o":{"k":"1"}}"#,

@@ -6,7 +6,7 @@ use super::{Applied, Clock, Filter};
 use crate::batch::{EventMut, New, View};
 use crate::config::Section;
 use crate::field::FieldRef;
-use crate::json::{FIELDS_MAX, Scanner, repair};
+use crate::json::{FIELDS_MAX, Scanner, TOO_DEEP, repair};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,7 +48,11 @@ impl Json {
     /// Writes `text` where it belongs.
     fn store(&self, event: &mut EventMut<'_>, text: &[u8]) -> Found {
         let (mut scanner, mut entries) = (Scanner::default(), Vec::new());
-        let Ok(scanned) = scanner.scan(text, true, &mut entries) else { return Found::NoJson };
+        let scanned = match scanner.scan(text, true, &mut entries) {
+            Ok(scanned) => scanned,
+            Err(bad) if bad.what == TOO_DEEP => return Found::Misfit,
+            Err(_) => return Found::NoJson,
+        };
         if scanner.fields() > FIELDS_MAX {
             return Found::Misfit;
         }
@@ -90,7 +94,7 @@ impl Json {
 enum Found {
     Stored,
     NoJson,
-    /// JSON that does not belong where it is to go.
+    /// JSON that does not belong where it is to go, or is beyond what is allowed.
     Misfit,
 }
 

@@ -115,12 +115,21 @@ impl Prune {
     }
 }
 
-/// The fields with these names, as the event holds them.
-fn remove_names(event: &mut EventMut<'_>, patterns: &[Pattern], is_wanted: bool) {
-    if patterns.is_empty() {
-        return;
-    }
-    let patterns: Vec<Cow<'_, Regexp>> = patterns.iter().filter_map(|pattern| pattern.of(event)).collect();
+type MadePattern<'a> = Cow<'a, Regexp>;
+type MadeValue<'a> = (FieldRef, MadePattern<'a>);
+
+/// The patterns of names as they are for this event; none if there is nothing to look for.
+fn names_of<'a>(event: &mut EventMut<'_>, patterns: &'a [Pattern]) -> Option<Vec<MadePattern<'a>>> {
+    (!patterns.is_empty()).then(|| patterns.iter().filter_map(|pattern| pattern.of(event)).collect())
+}
+
+fn values_of<'a>(event: &mut EventMut<'_>, values: &'a [(Name, Pattern)]) -> Vec<MadeValue<'a>> {
+    values.iter().filter_map(|(name, pattern)| Some((name.of(event), pattern.of(event)?))).collect()
+}
+
+/// Fields whose names no pattern fits (`is_wanted`), or one does.
+fn remove_names(event: &mut EventMut<'_>, patterns: Option<&[MadePattern<'_>]>, is_wanted: bool) {
+    let Some(patterns) = patterns else { return };
     let is_hit = |name: &str| patterns.iter().any(|pattern| pattern.is_match(name).unwrap_or(false));
     let names = event.read().fields().entries().map(|(name, _)| name.into_owned());
     let removed: Vec<String> = names.filter(|name| is_hit(name) != is_wanted).collect();
@@ -129,14 +138,11 @@ fn remove_names(event: &mut EventMut<'_>, patterns: &[Pattern], is_wanted: bool)
     }
 }
 
-/// Fields, and elements of lists, that the pattern does not fit (`is_wanted`), or does. A name or pattern may read
-/// what another removes, so all are made first.
-fn remove_values(event: &mut EventMut<'_>, values: &[(Name, Pattern)], is_wanted: bool) {
-    let made: Vec<(FieldRef, Cow<'_, Regexp>)> =
-        values.iter().filter_map(|(name, pattern)| Some((name.of(event), pattern.of(event)?))).collect();
-    for (field, pattern) in made {
+/// Fields, and elements of lists, that the pattern does not fit (`is_wanted`), or does.
+fn remove_values(event: &mut EventMut<'_>, values: &[MadeValue<'_>], is_wanted: bool) {
+    for (field, pattern) in values {
         let goes = |view: &View<'_>| pattern.is_match(&text_of(view)).unwrap_or(false) != is_wanted;
-        let rest = match event.get(&field) {
+        let rest = match event.get(field) {
             None | Some(View::Null) => continue,
             Some(View::Array(items)) => {
                 let stay: Vec<View<'_>> = items.entries().map(|(_, item)| item).filter(|item| !goes(item)).collect();
@@ -149,8 +155,8 @@ fn remove_values(event: &mut EventMut<'_>, values: &[(Name, Pattern)], is_wanted
             Some(_) => continue,
         };
         match rest {
-            Some(list) => event.set(&field, New::Json(&list)),
-            None => event.remove(&field),
+            Some(list) => event.set(field, New::Json(&list)),
+            None => event.remove(field),
         };
     }
 }
@@ -170,10 +176,16 @@ fn list_of(items: &[View<'_>]) -> Option<Vec<u8>> {
 
 impl Filter for Prune {
     fn apply(&self, event: &mut EventMut<'_>, _: &Clock) -> Applied {
-        remove_names(event, &self.config.whitelist_names, true);
-        remove_names(event, &self.config.blacklist_names, false);
-        remove_values(event, &self.config.whitelist_values, true);
-        remove_values(event, &self.config.blacklist_values, false);
+        let Config { whitelist_names, blacklist_names, whitelist_values, blacklist_values } = &self.config;
+        // a name or pattern may read what another removes, so all are made first
+        let names = [names_of(event, whitelist_names), names_of(event, blacklist_names)];
+        let values = [values_of(event, whitelist_values), values_of(event, blacklist_values)];
+        for (names, is_wanted) in names.iter().zip([true, false]) {
+            remove_names(event, names.as_deref(), is_wanted);
+        }
+        for (values, is_wanted) in values.iter().zip([true, false]) {
+            remove_values(event, values, is_wanted);
+        }
         Applied::Matched
     }
 }
