@@ -8,9 +8,29 @@ pub struct FieldRef {
     text: Box<str>,
     path: Box<[Box<str>]>,
     metadata: bool,
+    /// The [`sort`] of its name, of a top-level field.
+    top: Option<u8>,
+    is_timestamp: bool,
+}
+
+/// A number by which names are told apart, if not always.
+pub fn sort(name: &[u8]) -> u8 {
+    let [first, .., last] = name else { return name.len() as u8 };
+    let middle = name[name.len() / 2];
+    let [first, middle, last] = [first, &middle, last].map(|byte| usize::from(*byte));
+    (name.len() * 5 + first * 7 + middle * 13 + last * 29) as u8
 }
 
 impl FieldRef {
+    fn new(text: &str, path: Vec<Box<str>>, metadata: bool) -> FieldRef {
+        let top = match path.as_slice() {
+            [name] if !metadata => Some(sort(name.as_bytes())),
+            _ => None,
+        };
+        let is_timestamp = top.is_some() && path[0].as_ref() == "@timestamp";
+        FieldRef { text: text.into(), path: path.into(), metadata, top, is_timestamp }
+    }
+
     /// Reads a reference: a bare name without brackets, or bracketed names one after another. A bracketed group
     /// may itself be bracketed (`[a][[b]][c]`), which adds nothing.
     pub fn parse(text: &str) -> Result<FieldRef, String> {
@@ -27,21 +47,19 @@ impl FieldRef {
         if metadata {
             path.remove(0);
         }
-        Ok(FieldRef { text: text.into(), path: path.into(), metadata })
+        Ok(FieldRef::new(text, path, metadata))
     }
 
     /// As [`FieldRef::parse`], where brackets within names are written escaped.
     pub fn parse_escaped(text: &str, escapes: Escapes) -> Result<FieldRef, String> {
-        let mut field = FieldRef::parse(text)?;
-        for name in &mut field.path {
-            *name = escapes.resolve(name).into();
-        }
-        Ok(field)
+        let field = FieldRef::parse(text)?;
+        let path = field.path.iter().map(|name| escapes.resolve(name).into());
+        Ok(FieldRef::new(text, path.collect(), field.metadata))
     }
 
     /// A reference to one top-level field, whatever its name contains.
     pub fn top(name: &str) -> FieldRef {
-        FieldRef { text: name.into(), path: [name.into()].into(), metadata: name == "@metadata" }
+        FieldRef::new(name, vec![name.into()], name == "@metadata")
     }
 
     /// As it was written.
@@ -59,7 +77,12 @@ impl FieldRef {
     }
 
     pub fn is_timestamp(&self) -> bool {
-        !self.metadata && self.path.len() == 1 && self.path[0].as_ref() == "@timestamp"
+        self.is_timestamp
+    }
+
+    /// The name of a top-level field, and its [`sort`].
+    pub fn top_name(&self) -> Option<(&str, u8)> {
+        self.top.zip(self.path.first()).map(|(sorted, name)| (name.as_ref(), sorted))
     }
 
     /// The one spelling of this path: every name in brackets.

@@ -161,26 +161,24 @@ impl Scanner {
     }
 }
 
+/// Equal for equal keys. What others have it too is sorted out by [`repair`].
 fn key_hash(key: &[u8]) -> u32 {
     const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
     let mut hash = key.len() as u64;
-    let mut words = key.chunks_exact(8);
-    for word in &mut words {
-        hash = (hash ^ load(word)).wrapping_mul(MIX);
+    let (words, rest) = key.as_chunks::<8>();
+    for word in words {
+        hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(MIX);
         hash ^= hash >> 29;
     }
-    let mut tail = 0u64;
-    for byte in words.remainder() {
-        tail = tail << 8 | u64::from(*byte);
-    }
+    let tail = match (key.last_chunk::<8>(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        (Some(last), _, _) => u64::from_le_bytes(*last),
+        (_, Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
+        }
+        _ => rest.iter().fold(0, |tail, byte| tail << 8 | u64::from(*byte)),
+    };
     hash = (hash ^ tail).wrapping_mul(MIX);
     (hash >> 32) as u32
-}
-
-fn load(eight: &[u8]) -> u64 {
-    let mut word = [0u8; 8];
-    word.copy_from_slice(eight);
-    u64::from_le_bytes(word)
 }
 
 struct Cursor<'a> {
@@ -297,29 +295,17 @@ impl Cursor<'_> {
         }
     }
 
-    /// Moves to the next quote, backslash or control character, eight bytes a step: the lowest marked byte of
-    /// each of the three tests is exact (a borrow can only mark bytes above a true mark).
+    /// Moves to the next quote, backslash or control character.
     fn plain_text(&mut self) {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const HIGH: u64 = 0x8080_8080_8080_8080;
-        while let Some(eight) = self.text.get(self.at..self.at + 8) {
-            let word = load(eight);
-            let (quote, slash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-            let marks = (quote.wrapping_sub(ONES) & !quote)
-                | (slash.wrapping_sub(ONES) & !slash)
-                | (word.wrapping_sub(ONES * 0x20) & !word);
-            let marks = marks & HIGH;
-            if marks != 0 {
-                self.at += (marks.trailing_zeros() / 8) as usize;
+        while let Some(chunk) = self.text.get(self.at..).and_then(<[u8]>::first_chunk::<16>) {
+            let odd = odd_bits(chunk);
+            if odd != 0 {
+                self.at += odd.trailing_zeros() as usize;
                 return;
             }
-            self.at += 8;
+            self.at += 16;
         }
-        while let Some(byte) = self.text.get(self.at)
-            && *byte >= 0x20
-            && *byte != b'"'
-            && *byte != b'\\'
-        {
+        while self.text.get(self.at).is_some_and(|byte| !is_odd(*byte)) {
             self.at += 1;
         }
     }
@@ -404,18 +390,32 @@ fn unit_at(text: &[u8], at: usize) -> Option<u32> {
 /// Writes `text` as a JSON string, with quotes.
 pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    let mut from = 0;
-    for (begin, mut odd) in odd_places(text) {
-        while odd != 0 {
-            let at = begin + odd.trailing_zeros() as usize;
-            out.extend_from_slice(&text[from..at]);
-            write_escaped(text[at], out);
-            from = at + 1;
-            odd &= odd - 1;
+    let (mut from, (chunks, rest)) = (0, text.as_chunks::<16>());
+    for (number, chunk) in chunks.iter().enumerate() {
+        let odd = odd_bits(chunk);
+        if odd != 0 {
+            from = write_odd(text, from, number * 16, odd, out);
         }
+    }
+    let odd = odd_bits_of_rest(text, rest);
+    if odd != 0 {
+        from = write_odd(text, from, text.len() - rest.len(), odd, out);
     }
     out.extend_from_slice(&text[from..]);
     out.push(b'"');
+}
+
+/// Writes what stands from `from` on up to the last of the odd bytes, which are told by bits from `begin` on. Says up
+/// to where that is.
+fn write_odd(text: &[u8], mut from: usize, begin: usize, mut odd: u32, out: &mut Vec<u8>) -> usize {
+    while odd != 0 {
+        let at = begin + odd.trailing_zeros() as usize;
+        out.extend_from_slice(&text[from..at]);
+        write_escaped(text[at], out);
+        from = at + 1;
+        odd &= odd - 1;
+    }
+    from
 }
 
 fn write_escaped(byte: u8, out: &mut Vec<u8>) {
@@ -434,18 +434,16 @@ fn write_escaped(byte: u8, out: &mut Vec<u8>) {
 
 /// Whether a string holds these bytes as they are.
 pub fn is_plain(text: &[u8]) -> bool {
-    odd_places(text).all(|(_, odd)| odd == 0)
-}
-
-/// Where each piece of a text begins, of sixteen bytes at most, and a bit for each of its bytes that a string holds
-/// only escaped.
-fn odd_places(text: &[u8]) -> impl Iterator<Item = (usize, u32)> {
     let (chunks, rest) = text.as_chunks::<16>();
-    let begin = text.len() - rest.len();
-    let whole = chunks.iter().enumerate().map(|(number, chunk)| (number * 16, odd_bits(chunk)));
-    whole.chain(std::iter::once_with(move || (begin, odd_bits_of_rest(text, rest))))
+    chunks.iter().all(|chunk| odd_bits(chunk) == 0) && odd_bits_of_rest(text, rest) == 0
 }
 
+/// Whether a string holds this byte only escaped.
+fn is_odd(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// A bit for each of sixteen bytes that a string holds only escaped.
 fn odd_bits(chunk: &[u8; 16]) -> u32 {
     let bytes = u8x16::new(*chunk);
     let is = |byte| bytes.simd_eq(u8x16::splat(byte));
@@ -454,18 +452,23 @@ fn odd_bits(chunk: &[u8; 16]) -> u32 {
 }
 
 /// As [`odd_bits`], of the less than sixteen bytes that end the text.
+#[inline]
 fn odd_bits_of_rest(text: &[u8], rest: &[u8]) -> u32 {
     if let Some(last) = text.last_chunk() {
         return odd_bits(last) >> (16 - rest.len());
     }
     // most strings are short: eight bytes from either end are all of them
-    if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk())
-        && !has_odd(u64::from_le_bytes(*first))
-        && !has_odd(u64::from_le_bytes(*last))
-    {
+    let has_odd = match (rest.first_chunk(), rest.last_chunk()) {
+        (Some(first), Some(last)) => has_odd(u64::from_le_bytes(*first)) || has_odd(u64::from_le_bytes(*last)),
+        _ => {
+            let mut eight = [b' '; 8];
+            eight[..rest.len()].copy_from_slice(rest);
+            has_odd(u64::from_le_bytes(eight))
+        }
+    };
+    if !has_odd {
         return 0;
     }
-    let is_odd = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     rest.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(is_odd(*byte)) << at)
 }
 

@@ -124,14 +124,12 @@ impl Time {
     /// Reads RFC 3339 (`2026-03-01T10:00:00.123+02:00`): date, `T` or `t`, time with seconds, any number of
     /// decimals (those beyond nine are cut), `Z`, `z` or an offset with a colon. Nothing before or after.
     pub fn rfc3339(text: &[u8]) -> Option<Time> {
-        if text.len() < 20 || text[4] != b'-' || text[7] != b'-' || text[13] != b':' || text[16] != b':' {
+        let (begin, _) = text.split_first_chunk::<19>()?;
+        let [y, yy, c, cc, b'-', m, mm, b'-', d, dd, b'T' | b't', h, hh, b':', n, nn, b':', s, ss] = begin else {
             return None;
-        }
-        if text[10] != b'T' && text[10] != b't' {
-            return None;
-        }
-        let (year, month) = (two(text, 0)? * 100 + two(text, 2)?, two(text, 5)?);
-        let (day, hour, minute, second) = (two(text, 8)?, two(text, 11)?, two(text, 14)?, two(text, 17)?);
+        };
+        let (year, month, day) = (two(y, yy)? * 100 + two(c, cc)?, two(m, mm)?, two(d, dd)?);
+        let (hour, minute, second) = (two(h, hh)?, two(n, nn)?, two(s, ss)?);
         let (nanos, at) = fraction(text, 19)?;
         let civil = Civil { year: i64::from(year), month, day, hour, minute, second, nanos };
         let utc = Time::from_civil(&civil)?;
@@ -141,19 +139,22 @@ impl Time {
     /// ISO 8601 in UTC with 3, 6 or 9 decimals, the fewest that hold the value.
     pub fn write_iso(&self, out: &mut Vec<u8>) {
         let c = self.civil();
-        if c.year < 0 {
-            out.push(b'-');
+        let year = match c.year {
+            0..=9999 => c.year as u32,
+            _ => {
+                out.push(if c.year < 0 { b'-' } else { b'+' });
+                digits(out, c.year.unsigned_abs() / 10_000, 0);
+                (c.year.unsigned_abs() % 10_000) as u32
+            }
+        };
+        let mut text = *b"0000-00-00T00:00:00.";
+        let pairs = [year / 100, year % 100, c.month, c.day, c.hour, c.minute, c.second];
+        for (at, value) in [0, 2, 5, 8, 11, 14, 17].into_iter().zip(pairs) {
+            text[at..at + 2].copy_from_slice(&PAIRS[value as usize % PAIRS.len()]);
         }
-        if c.year > 9999 {
-            out.push(b'+');
-        }
-        digits(out, c.year.unsigned_abs(), 4);
-        for (mark, value) in [(b'-', c.month), (b'-', c.day), (b'T', c.hour), (b':', c.minute), (b':', c.second)] {
-            out.push(mark);
-            digits(out, u64::from(value), 2);
-        }
-        out.push(b'.');
+        out.extend_from_slice(&text);
         match c.nanos {
+            0 => out.extend_from_slice(b"000"),
             n if n % 1_000_000 == 0 => digits(out, u64::from(n / 1_000_000), 3),
             n if n % 1_000 == 0 => digits(out, u64::from(n / 1_000), 6),
             n => digits(out, u64::from(n), 9),
@@ -168,6 +169,17 @@ impl Time {
     }
 }
 
+/// The numbers below a hundred, of two digits each.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + n as u8 / 10, b'0' + n as u8 % 10];
+        n += 1;
+    }
+    pairs
+};
+
 /// Decimal digits of `value`, padded with zeros to `width`.
 pub fn digits(out: &mut Vec<u8>, value: u64, width: usize) {
     let mut text = [0u8; 20];
@@ -181,9 +193,9 @@ pub fn digits(out: &mut Vec<u8>, value: u64, width: usize) {
     out.extend_from_slice(&text[at..]);
 }
 
-fn two(text: &[u8], at: usize) -> Option<u32> {
-    let (a, b) = (text[at].wrapping_sub(b'0'), text[at + 1].wrapping_sub(b'0'));
-    (a < 10 && b < 10).then(|| u32::from(a) * 10 + u32::from(b))
+fn two(tens: &u8, ones: &u8) -> Option<u32> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    (tens < 10 && ones < 10).then(|| u32::from(tens) * 10 + u32::from(ones))
 }
 
 /// The decimals that may follow at `at`: nanoseconds and where they end.
@@ -204,8 +216,8 @@ fn fraction(text: &[u8], at: usize) -> Option<(u32, usize)> {
 fn offset(text: &[u8]) -> Option<i64> {
     match text {
         [b'Z' | b'z'] => Some(0),
-        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
-            let (hours, minutes) = (two(text, 1)?, two(text, 4)?);
+        [sign @ (b'+' | b'-'), h, hh, b':', m, mm] => {
+            let (hours, minutes) = (two(h, hh)?, two(m, mm)?);
             let secs = i64::from(hours * 3600 + minutes * 60);
             (hours < 24 && minutes < 60).then_some(if *sign == b'-' { -secs } else { secs })
         }

@@ -109,11 +109,14 @@ impl<'a> EventRef<'a> {
 
     /// The event's time as it stands in `@timestamp`: a number, or text that [`crate::stamp::from_text`] reads.
     pub fn time(&self) -> Option<Time> {
-        self.event().time.or_else(|| self.found_time().map(|(time, _)| time))
+        self.found_time().map(|(time, _)| time)
     }
 
     /// The time that stands in `@timestamp`, and whether as RFC 3339: all that every engine reads the same way.
     pub fn found_time(&self) -> Option<(Time, bool)> {
+        if let Some(time) = self.event().time {
+            return Some((time, true));
+        }
         let text = |text: &[u8]| {
             let exact = Time::rfc3339(text);
             exact.or_else(|| crate::stamp::from_text(text)).map(|time| (time, exact.is_some()))
@@ -226,7 +229,11 @@ impl EventMut<'_> {
         time.write_iso(&mut draft);
         let text = Value::Text(self.batch.write(&draft));
         self.keep_draft(draft);
-        self.put(field, text)
+        let is_set = self.put(field, text);
+        if is_set && field.is_timestamp() {
+            self.set_time(time);
+        }
+        is_set
     }
 
     /// Sets a field to text that stands in the batch already.
@@ -236,6 +243,12 @@ impl EventMut<'_> {
 
     /// Puts a value that [`EventMut::take`] gave, or a new one.
     pub fn put(&mut self, field: &FieldRef, value: Value) -> bool {
+        if let Some(name) = field.top_name()
+            && self.batch.append_new(self.index, name, value)
+        {
+            self.touch(field);
+            return true;
+        }
         let Some((last, way)) = field.path().split_last() else { return false };
         let parent = match self.top(field.is_metadata()) {
             top if way.is_empty() => top,
@@ -274,9 +287,13 @@ impl EventMut<'_> {
 
     /// Puts a value where there is none yet, or null. False if there is one.
     pub fn put_absent(&mut self, field: &FieldRef, value: Value) -> bool {
-        let ([name], false) = (field.path(), field.is_metadata()) else {
+        let Some((name, sorted)) = field.top_name() else {
             return matches!(self.get(field), None | Some(View::Null)) && self.put(field, value);
         };
+        if self.batch.append_new(self.index, (name, sorted), value) {
+            self.touch(field);
+            return true;
+        }
         let parent = Parent::Fields(self.index);
         match self.batch.seek_in(parent, name.as_bytes()) {
             Ok(node) if !matches!(self.batch.view(self.batch.nodes[node as usize].value()), View::Null) => {
@@ -482,7 +499,7 @@ impl EventMut<'_> {
         known.places.insert(batch.bytes(key.name).into(), new);
     }
 
-    /// Fixes the event's time, once `@timestamp` is known to say the same.
+    /// Fixes the event's time, once `@timestamp` is known to say the same, as RFC 3339.
     pub fn set_time(&mut self, time: Time) {
         self.batch.events[self.index].time = Some(time);
     }
@@ -490,7 +507,8 @@ impl EventMut<'_> {
     fn touch(&mut self, field: &FieldRef) {
         let event = &mut self.batch.events[self.index];
         event.json = None;
-        if field.path().first().is_some_and(|name| name.as_ref() == "@timestamp") {
+        let is_within = || field.path().first().is_some_and(|name| name.as_ref() == "@timestamp");
+        if field.is_timestamp() || field.top_name().is_none() && is_within() {
             event.time = None;
         }
     }

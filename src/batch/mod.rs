@@ -175,7 +175,7 @@ pub struct Batch {
     nodes: Vec<Node>,
     source: Arc<Source>,
     scratch: Vec<(Span, Span)>,
-    /// Where a name stands that was written, by its [`sort`].
+    /// Where a name stands that was written, by its [`sort`](crate::field::sort).
     keys: Vec<Key>,
     /// The present time of the filters that run.
     now: Time,

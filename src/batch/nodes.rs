@@ -1,6 +1,7 @@
 //! Lists of a batch: the members of objects and the elements of arrays, as nodes in a chain, and their names.
 
 use super::{Batch, List, NONE, Span, Value};
+use crate::field::sort;
 use crate::json;
 
 /// A key, a value and the next node, put in pieces as they are read: a key or value that was written otherwise than it
@@ -73,12 +74,9 @@ pub(super) struct Names {
     pub(super) last: u32,
 }
 
-/// A number below 64 by which names are told apart, if not always.
-fn sort(name: &[u8]) -> usize {
-    let [first, .., last] = name else { return name.len() };
-    let middle = name[name.len() / 2];
-    let [first, middle, last] = [first, &middle, last].map(|byte| usize::from(*byte));
-    (name.len() * 5 + first * 7 + middle * 13 + last * 29) & 63
+/// The bit of names of one [`sort`].
+fn bit(sorted: u8) -> u64 {
+    1 << (sorted % 64)
 }
 
 #[derive(Clone, Copy)]
@@ -91,20 +89,30 @@ pub(super) enum Parent {
 impl Batch {
     /// Writes the name of a field, if it does not stand there already.
     pub(super) fn write_name(&mut self, name: &[u8]) -> Key {
-        if self.keys.is_empty() {
-            self.keys.resize(64, Key::default());
+        self.write_sorted_name(name, sort(name))
+    }
+
+    #[inline(always)]
+    fn write_sorted_name(&mut self, name: &[u8], sorted: u8) -> Key {
+        if let Some(known) = self.keys.get(usize::from(sorted))
+            && known.name.len as usize == name.len()
+            && self.bytes(known.name) == name
+        {
+            return *known;
         }
-        let place = sort(name);
-        let known = self.keys[place].name;
-        if known.len as usize != name.len() || self.bytes(known) != name {
-            let is_quoted = json::is_plain(name);
-            let (before, behind): (&[u8], &[u8]) = if is_quoted { (b"\"", b"\":") } else { (b"", b"") };
-            self.write(before);
-            let name = self.write(name);
-            self.write(behind);
-            self.keys[place] = Key { name, is_quoted };
-        }
-        self.keys[place]
+        self.write_new_name(name, sorted)
+    }
+
+    fn write_new_name(&mut self, name: &[u8], sorted: u8) -> Key {
+        let is_quoted = json::is_plain(name);
+        let (before, behind): (&[u8], &[u8]) = if is_quoted { (b"\"", b"\":") } else { (b"", b"") };
+        self.write(before);
+        let name = self.write(name);
+        self.write(behind);
+        let key = Key { name, is_quoted };
+        self.keys.resize(256, Key::default());
+        self.keys[usize::from(sorted)] = key;
+        key
     }
 
     pub(super) fn find(&self, list: List, key: &[u8]) -> Option<u32> {
@@ -171,7 +179,7 @@ impl Batch {
     pub(super) fn seek_in(&self, parent: Parent, key: &[u8]) -> Result<u32, Option<u32>> {
         match parent {
             Parent::Fields(event) => match self.events[event].names {
-                Some(Names { bits, last }) if bits & (1 << sort(key)) == 0 => Err((last != NONE).then_some(last)),
+                Some(Names { bits, last }) if bits & bit(sort(key)) == 0 => Err((last != NONE).then_some(last)),
                 _ => self.seek(self.head(parent), key),
             },
             _ => self.seek(self.head(parent), key),
@@ -190,10 +198,28 @@ impl Batch {
             None => self.set_head(parent, List(new)),
         }
         if let (Parent::Fields(event), Some(Names { bits, .. })) = (parent, names) {
-            let bits = bits | 1 << sort(self.bytes(key.name));
+            let bits = bits | bit(sort(self.bytes(key.name)));
             self.events[event].names = Some(Names { bits, last: new });
         }
         new
+    }
+
+    /// Adds a field to an event if it is sure that it has none of that name: what nearly all are, and short for that.
+    #[inline(always)]
+    pub(super) fn append_new(&mut self, event: usize, (name, sorted): (&str, u8), value: Value) -> bool {
+        let Some(Names { bits, last }) = self.events[event].names else { return false };
+        if bits & bit(sorted) != 0 {
+            return false;
+        }
+        let key = self.write_sorted_name(name.as_bytes(), sorted);
+        let new = self.nodes.len() as u32;
+        self.nodes.push(Node::new(key, value, NONE));
+        match self.nodes.get_mut(last as usize) {
+            Some(last) => last.next = new,
+            None => self.events[event].fields = List(new),
+        }
+        self.events[event].names = Some(Names { bits: bits | bit(sorted), last: new });
+        true
     }
 
     pub(super) fn append_named(&mut self, last: Option<u32>, parent: Parent, name: &str, value: Value) {

@@ -130,9 +130,6 @@ impl Filter for Date {
             self.tag_on_failure.iter().for_each(|tag| event.add_tag(tag));
             return Applied::Unmatched;
         }
-        if self.target.is_timestamp() {
-            event.set_time(time);
-        }
         Applied::Matched
     }
 }

@@ -76,7 +76,33 @@ struct Piece {
     /// Repetitions of that delimiter are passed over.
     repeats: bool,
     /// What ends it; none for the last one.
-    end: Option<Finder<'static>>,
+    end: Option<Delimiter>,
+}
+
+/// Up to so many bytes a delimiter is looked for by its first byte: it stands near, and a finder has to be set up.
+const NEAR_BYTES_MAX: usize = 8;
+
+#[derive(Clone, Debug)]
+struct Delimiter {
+    /// None of an empty one, which stands nowhere.
+    first: Option<u8>,
+    text: Box<[u8]>,
+    finder: Finder<'static>,
+}
+
+impl Delimiter {
+    fn new(text: &str) -> Delimiter {
+        let first = text.as_bytes().first().copied();
+        Delimiter { first, text: text.as_bytes().into(), finder: Finder::new(text).into_owned() }
+    }
+
+    fn find(&self, text: &[u8]) -> Option<usize> {
+        let first = self.first?;
+        if self.text.len() > NEAR_BYTES_MAX {
+            return self.finder.find(text);
+        }
+        memchr::memchr_iter(first, text).find(|at| text[*at..].starts_with(&self.text))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -123,8 +149,7 @@ impl Mapping {
             pieces.push(Piece { name, kind, before, repeats, end: None });
         }
         for at in 1..pieces.len() {
-            let delimiter = pieces[at].before.as_bytes().to_vec();
-            pieces[at - 1].end = Some(Finder::new(&delimiter).into_owned());
+            pieces[at - 1].end = Some(Delimiter::new(&pieces[at].before));
         }
         let mut stored: Vec<usize> = (0..pieces.len()).filter(|at| pieces[*at].kind.order().is_some()).collect();
         stored.sort_by_key(|at| pieces[*at].kind.order());
@@ -150,14 +175,11 @@ impl Mapping {
                 cuts.push((left, text.len()));
                 return true;
             };
-            if end.needle().is_empty() {
-                return false;
-            }
             let Some(at) = end.find(&text[left..]).map(|at| left + at) else { return false };
             cuts.push((left, at));
             // as in Logstash: a delimiter at the very beginning of the text stays for the next piece
             if at > 0 {
-                left = at + end.needle().len();
+                left = at + end.text.len();
             }
         }
         true
