@@ -92,6 +92,9 @@ enum Command {
         /// Which of the pipeline's inputs decodes the events, from 0
         #[arg(long, value_name = "N", default_value_t = 0)]
         input: usize,
+        /// As if the events stood in this file
+        #[arg(long)]
+        path: Option<String>,
         /// Show `@metadata` too
         #[arg(long)]
         metadata: bool,
@@ -212,9 +215,9 @@ fn main() -> ExitCode {
     let status = match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Check { pipelines } => check_command(&pipelines),
-        Command::Explain { pipelines, input, metadata, steps, pretty } => {
+        Command::Explain { pipelines, input, path, metadata, steps, pretty } => {
             let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            explain_command(&pipelines, input, Show { metadata, steps, pretty, colour })
+            explain_command(&pipelines, input, path.as_deref(), Show { metadata, steps, pretty, colour })
         }
         Command::Test { pipelines } => commands::test::run(&pipelines),
         Command::Positions(command) => commands::positions::run(&command),
@@ -338,19 +341,19 @@ fn check_command(args: &PipelineArgs) -> anyhow::Result<u8> {
     Ok(DONE)
 }
 
-fn explain_command(args: &PipelineArgs, input: usize, show: Show) -> anyhow::Result<u8> {
+fn explain_command(args: &PipelineArgs, input: usize, path: Option<&str>, show: Show) -> anyhow::Result<u8> {
     let [_] = args.files.as_slice() else {
         complain("explain takes one pipeline file");
         return Ok(WRONG);
     };
     let Some(plans) = load(args, &options(args))? else { return Ok(WRONG) };
-    for (path, plan) in &plans {
+    for (file, plan) in &plans {
         if input >= plan.pipeline.inputs.len() {
-            complain(&format!("{} has no input {input}, they count from 0", path.display()));
+            complain(&format!("{} has no input {input}, they count from 0", file.display()));
             return Ok(WRONG);
         }
         let mut out = std::io::stdout().lock();
-        match explain::run(&plan.pipeline, input, show, &mut out) {
+        match explain::run(&plan.pipeline, input, path, show, &mut out) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             other => other.context("cannot explain")?,
         }

@@ -282,9 +282,19 @@ struct Writer<'a> {
     /// A group has a name, so those without one do not capture.
     named: bool,
     names: Vec<String>,
-    /// For each group that is open, how many more end with it: `(?i)` reaches to the end of its group.
-    open: Vec<usize>,
+    /// How many groups that capture have begun.
+    captures: usize,
+    open: Vec<Open>,
     depth: usize,
+}
+
+/// A group that is open, or the whole pattern.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    /// How many more end with it: `(?i)` reaches to the end of its group.
+    more: usize,
+    /// `(?x)`: blanks and comments say nothing.
+    extended: bool,
 }
 
 /// A count such as `{10,200}` is no longer.
@@ -304,8 +314,8 @@ impl Writer<'_> {
             chars[i..].starts_with(&['(', '?', '<']) && !matches!(chars.get(i + 3), Some('=' | '!'))
                 || chars[i..].starts_with(&['(', '?', '\''])
         });
-        let (out, names, open) = (String::new(), Vec::new(), vec![0]);
-        Writer { chars, at: 0, out, backtracks: false, named, names, open, depth: 0 }
+        let (out, names, open) = (String::new(), Vec::new(), vec![Open::default()]);
+        Writer { chars, at: 0, out, backtracks: false, named, names, captures: 0, open, depth: 0 }
     }
 
     fn peek(&self, ahead: usize) -> Option<char> {
@@ -329,6 +339,8 @@ impl Writer<'_> {
     fn pattern(&mut self) -> Result<(), String> {
         while let Some(c) = self.next() {
             match c {
+                '#' if self.is_extended() => while self.next().is_some_and(|c| c != '\n') {},
+                ' ' | '\t'..='\r' if self.is_extended() => {}
                 '\\' => drop(self.escape(false)?),
                 '[' => self.class()?,
                 '(' => self.group()?,
@@ -360,15 +372,23 @@ impl Writer<'_> {
             }
         }
         let last = self.open.pop().ok_or("a bracket closes that was not opened")?;
-        self.out.extend(std::iter::repeat_n(')', last));
+        self.out.extend(std::iter::repeat_n(')', last.more));
         Ok(())
     }
 
     /// After `)`.
     fn close(&mut self) -> Result<(), String> {
-        let more = self.open.pop().ok_or("a bracket closes that was not opened")?;
-        self.out.extend(std::iter::repeat_n(')', more + 1));
+        let group = self.open.pop().ok_or("a bracket closes that was not opened")?;
+        self.out.extend(std::iter::repeat_n(')', group.more + 1));
         Ok(())
+    }
+
+    fn is_extended(&self) -> bool {
+        self.open.last().is_some_and(|group| group.extended)
+    }
+
+    fn begin_group(&mut self, extended: bool) {
+        self.open.push(Open { more: 0, extended });
     }
 
     /// After `{`: the least and the greatest count, or nothing where it is a plain bracket.
@@ -396,7 +416,8 @@ impl Writer<'_> {
     fn group(&mut self) -> Result<(), String> {
         if self.peek(0) != Some('?') {
             self.out.push_str(if self.named { "(?:" } else { "(" });
-            self.open.push(0);
+            self.captures += usize::from(!self.named);
+            self.begin_group(self.is_extended());
             return Ok(());
         }
         self.at += 1;
@@ -410,18 +431,19 @@ impl Writer<'_> {
                 self.at += 1;
                 let name = self.until(if open == '<' { '>' } else { open })?;
                 self.names.push(name);
+                self.captures += 1;
                 self.out.push('(');
             }
             (Some('~'), _) => return Err("the absence operator `(?~` is not supported".to_string()),
             _ => return self.flags(),
         }
-        self.open.push(0);
+        self.begin_group(self.is_extended());
         Ok(())
     }
 
     /// After `(?`: `(?i)`, `(?m-x:` and the like.
     fn flags(&mut self) -> Result<(), String> {
-        let (mut on, mut off, mut negative) = (String::new(), String::new(), false);
+        let (mut on, mut off, mut negative, mut extended) = (String::new(), String::new(), false, self.is_extended());
         loop {
             let flag = match self.next() {
                 Some('-') => {
@@ -432,13 +454,18 @@ impl Writer<'_> {
                     let off = if off.is_empty() { off } else { format!("-{off}") };
                     self.out.push_str(&format!("(?{on}{off}:"));
                     match self.open.last_mut() {
-                        Some(more) if end == ')' => *more += 1,
-                        _ => self.open.push(0),
+                        Some(group) if end == ')' => *group = Open { more: group.more + 1, extended },
+                        _ => self.begin_group(extended),
                     }
                     return Ok(());
                 }
                 Some('m') => 's',
-                Some(flag @ ('i' | 'x')) => flag,
+                Some('i') => 'i',
+                // what it passes over is not written
+                Some('x') => {
+                    extended = !negative;
+                    continue;
+                }
                 Some('a' | 'u' | 'd') => continue,
                 _ => return Err("an unknown group after `(?`".to_string()),
             };
@@ -465,7 +492,7 @@ impl Writer<'_> {
             match c {
                 ']' if first => self.out.push_str(r"\]"),
                 ']' => break,
-                '[' if self.peek(0) == Some(':') => {
+                '[' if self.is_posix() => {
                     self.posix()?;
                     set = true;
                 }
@@ -496,6 +523,23 @@ impl Writer<'_> {
         self.depth -= 1;
         self.out.push(']');
         Ok(())
+    }
+
+    /// After `[`: whether it begins `[:name:]`, and not a class with a colon in it.
+    fn is_posix(&self) -> bool {
+        let mut rest = self.chars[self.at..].iter();
+        if rest.next() != Some(&':') {
+            return false;
+        }
+        while let Some(c) = rest.next() {
+            match c {
+                ':' if rest.as_slice().first() == Some(&']') => return true,
+                ']' => return false,
+                '\\' => drop(rest.next()),
+                _ => {}
+            }
+        }
+        false
     }
 
     /// After `[` of `[:name:]`, inside a class.
@@ -553,10 +597,7 @@ impl Writer<'_> {
             }
             'x' | 'u' | '0' => self.numbered(c)?,
             '1'..='7' if class => self.numbered(c)?,
-            '1'..='9' if !class => {
-                self.backtracks = true;
-                self.out.push_str(&format!("(?:\\{c})"));
-            }
+            '1'..='9' if !class => self.group_or_octal(c)?,
             'n' | 't' | 'r' | 'f' | 'v' | 'a' => self.out.push_str(&format!("\\{c}")),
             'e' => self.out.push_str(r"\x1b"),
             'b' if class => self.out.push_str(r"\x08"),
@@ -588,6 +629,24 @@ impl Writer<'_> {
             c => self.out.push(c),
         }
         Ok(false)
+    }
+
+    /// After `\1`: a group before it, or, of more digits where there are not so many groups, a character's number.
+    fn group_or_octal(&mut self, first: char) -> Result<(), String> {
+        let rest = &self.chars[self.at..];
+        let digits: String = std::iter::once(&first).chain(rest).take_while(|c| c.is_ascii_digit()).take(4).collect();
+        let number: usize = digits.parse().unwrap_or(usize::MAX);
+        if number <= 9.max(self.captures) {
+            self.at += digits.len() - 1;
+            self.backtracks = true;
+            self.out.push_str(&format!("(?:\\{number})"));
+            return Ok(());
+        }
+        match first {
+            '8' | '9' => self.out.push(first),
+            _ => self.numbered(first)?,
+        }
+        Ok(())
     }
 
     fn property(&mut self, c: char) -> Result<(), String> {
@@ -668,13 +727,19 @@ mod tests {
         check(r"a(?#no)b", true, &["ab"], &[]);
         check(r"\u00e9\x41\e\R", true, &["éA\u{1b}\r\n"], &[]);
         check(r"[\u{e9}[xy]&&[^y]]", true, &["x"], &["y"]);
+        check(r"^[a[:.]x]+$", true, &["a:.x"], &["[", "b"]);
+        check(r"^[[:.,]\]]+$", true, &[":.,]"], &["["]);
+        check("^(?x) a b # c ) (\n [ #]$", true, &["ab ", "ab#"], &["a b "]);
+        check("(?x: a (?-x: b) # c\n)d e", true, &["a bd e"], &["abd e"]);
+        check(r"^\141\12$", true, &["a\n"], &["141"]);
+        check(r"^(.)(.)(.)(.)(.)(.)(.)(.)(.)(.)\10$", false, &["abcdefghijj"], &["abcdefghija0"]);
         check(r"foo(?!bar)", false, &["foobaz"], &["foobar"]);
         check(r"(?<=a)b", false, &["ab"], &["b"]);
         check(r"(a)\1", false, &["aa"], &["ab"]);
         check(r"(?<q>['\x22]).*\k<q>", false, &["'x'"], &["'x\""]);
         check(r"a++ab", false, &[], &["aaab"]);
         check(r"(?>a+)b", false, &["aab"], &[]);
-        for bad in ["(", "[a", "\\", "a)", r"\g<x>", "[[:nope:]]", "*", r"(?~a)", r"\p{Nope}", "[z-a]"] {
+        for bad in ["(", "[a", "\\", "a)", r"\g<x>", "[[:nope:]]", "[a[:.]", "*", r"(?~a)", r"\p{Nope}", "[z-a]"] {
             assert!(Regexp::parse(bad).is_err(), "{bad}");
         }
     }

@@ -107,8 +107,17 @@ impl Template {
         self.parts.iter().filter_map(|part| if let Part::Field(field) = part { Some(field) } else { None })
     }
 
+    /// As [`Template::parse`], of what an event's document is found by.
+    pub fn parse_stable(text: &str) -> Result<Template, String> {
+        let template = Template::parse(text)?;
+        match template.shows_now() {
+            true => Err("`%{{TIME_NOW}}` is another at each reading: no id and no index name may hold it".to_string()),
+            false => Ok(template),
+        }
+    }
+
     /// Whether it shows the time of reading (`%{{TIME_NOW}}`), which no id and no index name may depend on.
-    pub fn shows_now(&self) -> bool {
+    fn shows_now(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Now))
     }
 

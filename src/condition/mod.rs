@@ -305,6 +305,12 @@ fn within(item: &Operand, place: &Operand, event: &EventRef<'_>) -> Result<bool,
         (Some(View::Text(part)), View::Text(whole)) => {
             Ok(memchr::memmem::find(whole.as_bytes(), part.as_bytes()).is_some())
         }
+        // in a number that is written there, its digits
+        (Some(View::Text(part)), View::Number(_))
+            if matches!(item, Operand::Field(_)) && !matches!(place, Operand::Field(_)) =>
+        {
+            Ok(plain(&held).contains(part.as_ref()))
+        }
         (None, View::Array(list)) if list.is_empty() => Ok(false),
         (None, View::Array(_)) => Err(Fault(format!("{item} is missing and is looked for in the list {place}"))),
         (_, View::Array(list)) => Ok(list.entries().any(|(_, element)| equal(found.as_ref(), Some(&element)))),
@@ -455,6 +461,9 @@ mod tests {
             ("[t] in []", "false"),
             ("[t] in \"xabcx\"", "true"),
             ("[n] in \"12345\"", "false"),
+            ("[s] in 12345", "true"),
+            ("[n] in 12345", "false"),
+            ("[s] in [n]", "false"),
             ("[t] in [same]", "true"),
             ("[n] in [n]", "true"),
             ("[n] in [l]", "true"),

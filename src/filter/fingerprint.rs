@@ -191,6 +191,10 @@ impl Filter for Fingerprint {
             }
         })
     }
+
+    fn random(&self) -> Option<&FieldRef> {
+        matches!(self.work, Work::Uuid).then_some(&self.target)
+    }
 }
 
 impl Fingerprint {

@@ -28,6 +28,7 @@ mod watched;
 use crate::batch::{Batch, EventMut, EventRef, Fate};
 use crate::condition::{Condition, Fault};
 use crate::config::{Help, Section};
+use crate::field::FieldRef;
 use crate::time::Time;
 use common::Common;
 
@@ -54,6 +55,11 @@ pub enum Applied {
 /// state between events and cannot fail: what goes wrong becomes a tag on the event.
 pub trait Filter: Send + Sync {
     fn apply(&self, event: &mut EventMut<'_>, clock: &Clock) -> Applied;
+
+    /// The field that it fills at random, so that no id can be made of it and found again.
+    fn random(&self) -> Option<&FieldRef> {
+        None
+    }
 }
 
 type Read = fn(&Section<'_>) -> Option<Box<dyn Filter>>;

@@ -47,4 +47,8 @@ impl Filter for Uuid {
         }
         Applied::Matched
     }
+
+    fn random(&self) -> Option<&FieldRef> {
+        Some(&self.config.target)
+    }
 }

@@ -145,7 +145,7 @@ impl Choice {
         match kind {
             Kind::Auto => Some(random(Ids::Auto, "the engine's own ids".to_string())),
             Kind::Field => {
-                let template = t.parsed("field", Template::parse).required()?;
+                let template = t.parsed("field", Template::parse_stable).required()?;
                 let definition = format!("the field {}", template.as_str());
                 Some(Choice { repeatable: true, ..random(Ids::Field(template), definition) })
             }

@@ -123,6 +123,13 @@ fn warnings(plan: &Plan) -> Vec<String> {
     let used = choice.source.iter().chain(plan.pipeline.ids.fields());
     for field in used {
         let path = field.canonical();
+        let steps = plan.pipeline.steps.iter();
+        if let Some(step) = steps.rev().find(|s| s.filter.random().is_some_and(|random| random.canonical() == path)) {
+            out.push(format!(
+                "the id depends on {field}, which {} fills at random: an event that is read again is stored again",
+                step.label
+            ));
+        }
         if CHANGING.iter().any(|changing| path == *changing || path.starts_with(&format!("{changing}["))) {
             out.push(format!(
                 "the id depends on {field}, which may be another when the same event is read again by another host or \

@@ -42,11 +42,12 @@ pub struct Answer {
     pub steps: Option<Vec<Told>>,
 }
 
-/// Explains the events on standard input, read by the codec of input number `input`.
-pub fn run(pipeline: &Pipeline, input: usize, show: Show, out: &mut dyn Write) -> io::Result<()> {
+/// Explains the events on standard input, read by the codec of input number `input`; with a path as if they stood in
+/// that file.
+pub fn run(pipeline: &Pipeline, input: usize, path: Option<&str>, show: Show, out: &mut dyn Write) -> io::Result<()> {
     let mut failed = Ok(());
     let stdin = io::stdin();
-    let source = Source { name: "stdin".into(), ..Source::default() };
+    let source = source_at(path);
     each(pipeline, input, show, &mut Bytes::Descriptor(stdin.as_fd()), &source, &mut |answers| {
         let mut text = Vec::new();
         for answer in answers {
@@ -67,12 +68,16 @@ pub fn answers(
     show: Show,
 ) -> io::Result<Vec<Answer>> {
     let mut all = Vec::new();
-    let source = Source { name: path.unwrap_or("stdin").into(), inode: path.map(|_| (0, 0)), ..Source::default() };
+    let source = source_at(path);
     each(pipeline, input, show, &mut Bytes::Stream(Box::new(text)), &source, &mut |answers| {
         all.extend(answers);
         true
     })?;
     Ok(all)
+}
+
+fn source_at(path: Option<&str>) -> Source {
+    Source { name: path.unwrap_or("stdin").into(), inode: path.map(|_| (0, 0)), ..Source::default() }
 }
 
 fn each(

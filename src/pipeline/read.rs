@@ -75,7 +75,7 @@ fn plan(root: &Section<'_>, path: &Path, options: &Options, located: bool) -> Op
     let choice = Choice::read(&id, rate, size / crate::id::odds::EVENTS_PER_SECOND_ASSUMED * rate);
     let stamp = stamp(root.table_or_empty("time"));
     let index = root.table_or_empty("index");
-    let name = index.parsed("name", Template::parse).required();
+    let name = index.parsed("name", Template::parse_stable).required();
     let strict = index.bool("strict").or(true);
     let bad_name = [("dead-letter", BadName::DeadLetter), ("repair", BadName::Repair)];
     let bad_name = index.one_of("bad_name", &bad_name).or(BadName::DeadLetter);

@@ -107,3 +107,33 @@ fn pretty_is_text_for_people() {
     }
     assert!(!text.contains('\u{1b}'), "what an event holds does not reach the terminal: {text}");
 }
+
+#[test]
+fn a_path_stands_for_the_file_that_events_are_of() {
+    let onceline = Onceline::new(
+        r#"
+        [[input]]
+        type = "file"
+        paths = ["/var/log/*.log"]
+        [[filter]]
+        type = "mutate"
+        add_field = { kind = "app" }
+        when = '[@metadata][file][path] == "/var/log/app.log"'
+        [time]
+        missing = "now"
+        [id]
+        scheme = "hash"
+        method = "SHA1"
+        [index]
+        name = "logs"
+        [output]
+        type = "stdout"
+        "#,
+    );
+    let kind = |args: &[&str]| {
+        let run = onceline.call(&[&["explain", "pipeline.toml"], args].concat(), b"x\n");
+        super::json(run.stdout.as_bytes())["event"]["kind"].clone()
+    };
+    assert_eq!(kind(&["--path", "/var/log/app.log"]), "app");
+    assert_eq!([kind(&[]), kind(&["--path", "/x"])], [serde_json::Value::Null, serde_json::Value::Null]);
+}
