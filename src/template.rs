@@ -117,7 +117,7 @@ impl Template {
     }
 
     /// Whether it shows the time of reading (`%{{TIME_NOW}}`), which no id and no index name may depend on.
-    fn shows_now(&self) -> bool {
+    pub fn shows_now(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Now))
     }
 
